@@ -52,6 +52,6 @@ pub use principal::{People, Principal, Standing};
 pub use result::{
     ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CONTENT_BYTES_MAX, CallResult, Refusal, ResultKind,
 };
-pub use run::{Ask, Bar, CallState, End, Illegal, Run, Stage, Step, Turn};
+pub use run::{Ask, Bar, CallState, End, Illegal, PendingRecord, Run, Running, Stage, Step, Turn};
 pub use summary::{Changes, PendingRow, RunRow, RunState};
 pub use tool::{DataClass, Effect, OperatorWord, Origin, Pause, RemoteApproval, ToolSpec, Zone};

@@ -160,7 +160,7 @@ impl std::fmt::Debug for Policy<'_> {
         out.debug_struct("Policy")
             .field("switches", self.switches)
             .field("agent", self.agent)
-            .field("principal", self.principal)
+            .field("principal", &self.principal)
             .finish_non_exhaustive()
     }
 }

@@ -58,8 +58,8 @@ pub enum Append {
     Judged {
         /// Whom the look must know.
         subjects: Vec<Subject>,
-        /// Says what to store.
-        judge: Box<dyn FnOnce(&Look) -> Changes + Send>,
+        /// Says what to store; `None`: nothing, and the transaction is rolled back.
+        judge: Box<dyn FnOnce(&Look) -> Option<Changes> + Send>,
     },
 }
 
@@ -255,7 +255,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn load(&self, run: &RunId) -> Result<Log, LoadError>;
 
     /// Appends at a revision. Row, inbox and totals change in the same transaction. `now` is the caller's
-    /// clock, against which a worker's lease is checked.
+    /// clock, against which a worker's lease is checked. `None`: the judge wanted nothing stored.
     ///
     /// # Errors
     /// [`AppendError`]; nothing was stored.
@@ -266,7 +266,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         writer: &Writer,
         now: Timestamp,
         append: Append,
-    ) -> Result<Changes, AppendError>;
+    ) -> Result<Option<Changes>, AppendError>;
 
     /// The length of a run's log, without reading it.
     ///

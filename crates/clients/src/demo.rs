@@ -70,7 +70,7 @@ impl Act {
         match self {
             Self::List => json!({}),
             Self::Read => json!({ "path": NOTICE }),
-            Self::Edit => json!({ "path": NOTICE, "old_text": MISTAKE, "new_text": CORRECTION }),
+            Self::Edit => json!({ "path": NOTICE, "find": MISTAKE, "replace": CORRECTION }),
         }
         .to_string()
     }

@@ -1,7 +1,7 @@
 //! The one place that makes an HTTP client, and the one place that reads an answer.
 //!
 //! Invariant: an exchange is one request with a deadline over all of it, an answer is read up to a limit, a
-//! redirect is an answer like any other, and no address, header or body gets into an error (S5). Not here:
+//! redirect is an answer like any other, and no URL, header or body gets into an error (S5). Not here:
 //! retries (the runtime), proxies (none is taken from the environment), any vendor's JSON.
 
 use std::sync::OnceLock;

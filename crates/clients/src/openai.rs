@@ -35,6 +35,21 @@ pub struct OpenAiConfig {
 }
 
 /// A Chat Completions server.
+///
+/// ```
+/// use countersign::Model as _;
+/// use countersign_clients::{OpenAi, OpenAiConfig, Secret};
+///
+/// let server = OpenAi::new(OpenAiConfig {
+///     provider: "stub".parse()?,
+///     base_url: "http://127.0.0.1:9100/v1".to_owned(),
+///     api_key: Some(Secret::new("a key".to_owned())),
+///     timeout: std::time::Duration::from_secs(120),
+/// })?;
+/// let conversation = server.converse("scripted");
+/// # drop(conversation);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenAi {
     provider: ProviderName,

@@ -23,21 +23,15 @@ fn offers(names: &[&str]) -> Vec<Offer> {
 async fn play(names: &[&str], results: &[(&str, bool)]) -> Vec<Answer> {
     let task = InputMessage { role: InputRole::User, text: "Do what you like".into() };
     let offers = offers(names);
-    let mut turns: Vec<(Reply, Vec<(CallId, String, bool)>)> = Vec::new();
+    let mut turns: Vec<(Reply, CallId, &str, bool)> = Vec::new();
     let mut answers = Vec::new();
     loop {
         let mut conversation = Demo.converse(DEMO_MODEL);
         conversation.add(&Message::System("You are the demo."));
         conversation.add(&Message::Input(&task));
-        for (reply, results) in &turns {
+        for (reply, call, content, is_error) in &turns {
             conversation.add(&Message::Reply(reply));
-            for (call, content, is_error) in results {
-                conversation.add(&Message::Result {
-                    call,
-                    content: Cow::Borrowed(content),
-                    is_error: *is_error,
-                });
-            }
+            conversation.add(&Message::Result { call, content: Cow::Borrowed(content), is_error: *is_error });
         }
         let answer = conversation.ask(&offers).await.unwrap();
         answers.push(answer.clone());
@@ -62,7 +56,7 @@ async fn play(names: &[&str], results: &[(&str, bool)]) -> Vec<Answer> {
             opaque: Opaque::default(),
         };
         let (content, is_error) = results[turns.len()];
-        turns.push((reply, vec![(id, content.to_owned(), is_error)]));
+        turns.push((reply, id, content, is_error));
     }
 }
 
@@ -107,7 +101,7 @@ async fn the_script_proposes_one_correction_and_reports_what_came_back() {
         assert!(answers[0].text.as_deref().unwrap().starts_with("This is a script, not a model"));
         assert!(last_words(&answers).contains(says), "{}", last_words(&answers));
         let edit: Value = serde_json::from_str(answers[2].calls[0].arguments.as_deref().unwrap()).unwrap();
-        assert_eq!(edit["path"], NOTICE);
+        assert_eq!(edit, json!({ "path": NOTICE, "find": MISTAKE, "replace": CORRECTION }));
     }
 }
 

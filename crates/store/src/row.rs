@@ -1,0 +1,299 @@
+//! Stored rows, parsed once.
+//!
+//! Invariant: a row is either read in full or not at all, and a bad one says where; nothing is guessed or
+//! defaulted, with two exceptions that deny: a switch or a deadline that cannot be read is *unreadable*
+//! (P10, A10). A run's row is believed only with its MAC (S4). The message never repeats a value.
+
+use std::fmt::Display;
+
+use countersign::{
+    AgentName, Deadline, Limit, Lease, PendingId, PendingRow, PendingStatus, Principal, Revision, RunId, RunListing, RunRow,
+    RunState, Standing, StoreFault, Subject, Switch, Usage,
+};
+use jiff::Timestamp;
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as NotAWord;
+
+use crate::chain::Root;
+use crate::mac::{Mac, same};
+use crate::time;
+
+/// A stored value is not what can stand there. It is kept as it is.
+#[derive(Debug, thiserror::Error)]
+#[error("{table}.{column} of row {row} cannot be read")]
+pub(crate) struct BadRow {
+    table: &'static str,
+    column: &'static str,
+    row: String,
+    #[source]
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl From<BadRow> for StoreFault {
+    fn from(bad: BadRow) -> Self {
+        Self::Failed(Box::new(bad))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum NotThis {
+    #[error("not a {0}")]
+    Kind(&'static str),
+    #[error("the row is not what was stored")]
+    Changed,
+}
+
+/// The cells of one row, by name.
+pub(crate) struct Cells<'r> {
+    row: &'r Row<'r>,
+    table: &'static str,
+    name: String,
+}
+
+impl<'r> Cells<'r> {
+    /// The cells of a row of `table`, which calls itself what stands in `key`.
+    pub(crate) fn of(row: &'r Row<'r>, table: &'static str, key: &'static str) -> Self {
+        let name = match row.get_ref(key) {
+            Ok(ValueRef::Text(text) | ValueRef::Blob(text)) => String::from_utf8_lossy(text).chars().take(64).collect(),
+            Ok(ValueRef::Integer(number)) => number.to_string(),
+            Ok(ValueRef::Null | ValueRef::Real(_)) | Err(_) => "?".to_owned(),
+        };
+        Self { row, table, name }
+    }
+
+    fn bad(&self, column: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BadRow {
+        BadRow { table: self.table, column, row: self.name.clone(), source: source.into() }
+    }
+
+    fn value(&self, column: &'static str) -> Result<ValueRef<'r>, BadRow> {
+        self.row.get_ref(column).map_err(|error| self.bad(column, error))
+    }
+
+    fn optional_text(&self, column: &'static str) -> Result<Option<&'r str>, BadRow> {
+        match self.value(column)? {
+            ValueRef::Null => Ok(None),
+            ValueRef::Text(text) => std::str::from_utf8(text).map(Some).map_err(|error| self.bad(column, error)),
+            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => Err(self.bad(column, NotThis::Kind("text"))),
+        }
+    }
+
+    pub(crate) fn text(&self, column: &'static str) -> Result<&'r str, BadRow> {
+        self.optional_text(column)?.ok_or_else(|| self.bad(column, NotThis::Kind("text")))
+    }
+
+    pub(crate) fn bytes(&self, column: &'static str) -> Result<&'r [u8], BadRow> {
+        match self.value(column)? {
+            ValueRef::Blob(bytes) => Ok(bytes),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) => {
+                Err(self.bad(column, NotThis::Kind("blob")))
+            }
+        }
+    }
+
+    pub(crate) fn mac(&self, column: &'static str) -> Result<Mac, BadRow> {
+        self.bytes(column)?.try_into().map_err(|_| self.bad(column, NotThis::Kind("MAC")))
+    }
+
+    pub(crate) fn number(&self, column: &'static str) -> Result<i64, BadRow> {
+        match self.value(column)? {
+            ValueRef::Integer(number) => Ok(number),
+            ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => {
+                Err(self.bad(column, NotThis::Kind("number")))
+            }
+        }
+    }
+
+    /// A count of any size: SQLite has no unsigned numbers, so the upper half is stored as negative ones.
+    pub(crate) fn count(&self, column: &'static str) -> Result<u64, BadRow> {
+        self.number(column).map(i64::cast_unsigned)
+    }
+
+    fn flag(&self, column: &'static str) -> Result<bool, BadRow> {
+        match self.number(column)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.bad(column, NotThis::Kind("flag"))),
+        }
+    }
+
+    pub(crate) fn time(&self, column: &'static str) -> Result<Timestamp, BadRow> {
+        self.as_time(column, self.text(column)?)
+    }
+
+    fn optional_time(&self, column: &'static str) -> Result<Option<Timestamp>, BadRow> {
+        self.optional_text(column)?.map(|text| self.as_time(column, text)).transpose()
+    }
+
+    fn as_time(&self, column: &'static str, text: &str) -> Result<Timestamp, BadRow> {
+        time::parse(text).ok_or_else(|| self.bad(column, NotThis::Kind("time")))
+    }
+
+    /// A name or an id.
+    fn name<T: std::str::FromStr<Err: Display>>(&self, column: &'static str) -> Result<T, BadRow> {
+        self.text(column)?.parse().map_err(|_| self.bad(column, NotThis::Kind("name")))
+    }
+
+    fn word<T>(&self, column: &'static str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, BadRow> {
+        read(self.text(column)?).ok_or_else(|| self.bad(column, NotThis::Kind("word that is known")))
+    }
+}
+
+/// Everything of a run but its entries.
+pub(crate) struct RunRecord {
+    /// The order of creation.
+    pub(crate) number: i64,
+    pub(crate) row: RunRow,
+    pub(crate) revision: u64,
+    /// The MAC of the last entry.
+    pub(crate) head: Mac,
+    /// The sealed data key.
+    pub(crate) key: Vec<u8>,
+    lease: Option<(String, Timestamp)>,
+}
+
+impl RunRecord {
+    /// The columns that [`RunRecord::read`] needs.
+    pub(crate) const COLUMNS: &'static str = "number, id, state, agent, owner, unattended, iterations, input_tokens, \
+        output_tokens, cached_input_tokens, unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, \
+        revision, head, mac, key, lease_token, lease_until";
+
+    /// Reads a row and checks its MAC.
+    pub(crate) fn read(row: &Row<'_>, root: &Root) -> Result<Self, BadRow> {
+        let cells = Cells::of(row, "runs", "id");
+        let record = Self {
+            number: cells.number("number")?,
+            row: RunRow {
+                id: cells.name::<RunId>("id")?,
+                state: cells.word("state", RunState::from_word)?,
+                agent: cells.name::<AgentName>("agent")?,
+                owner: cells.name::<Subject>("owner")?,
+                unattended: cells.flag("unattended")?,
+                iterations: u32::try_from(cells.number("iterations")?).map_err(|error| cells.bad("iterations", error))?,
+                usage: Usage {
+                    input_tokens: cells.count("input_tokens")?,
+                    output_tokens: cells.count("output_tokens")?,
+                    cached_input_tokens: cells.count("cached_input_tokens")?,
+                    unknown_calls: cells.count("unknown_calls")?,
+                },
+                limit: match cells.optional_text("limit_reached")? {
+                    None => None,
+                    Some(word) => Some(from_word::<Limit>(word).map_err(|_| cells.bad("limit_reached", NotThis::Kind("limit")))?),
+                },
+                failure: cells.optional_text("failure")?.map(str::to_owned),
+                created_at: cells.time("created_at")?,
+                updated_at: cells.time("updated_at")?,
+                finished_at: cells.optional_time("finished_at")?,
+            },
+            revision: cells.count("revision")?,
+            head: cells.mac("head")?,
+            key: cells.bytes("key")?.to_owned(),
+            lease: match (cells.optional_text("lease_token")?, cells.optional_time("lease_until")?) {
+                (Some(token), Some(until)) => Some((token.to_owned(), until)),
+                (None, None) => None,
+                (Some(_), None) | (None, Some(_)) => return Err(cells.bad("lease_until", NotThis::Kind("lease"))),
+            },
+        };
+        let expected = root.chain(&record.row.id).row(&record.row, record.revision, &record.head);
+        if same(&expected, cells.bytes("mac")?) { Ok(record) } else { Err(cells.bad("mac", NotThis::Changed)) }
+    }
+
+    /// When the lease that somebody holds now would end.
+    pub(crate) fn leased_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.lease.as_ref().map(|(_, until)| *until).filter(|until| now < *until)
+    }
+
+    /// Whether it is this lease that is live now.
+    pub(crate) fn is_leased_by(&self, lease: &Lease, now: Timestamp) -> bool {
+        lease.run == self.row.id
+            && self.leased_until(now).is_some()
+            && self.lease.as_ref().is_some_and(|(token, _)| *token == lease.token)
+    }
+
+    /// The line of a list.
+    pub(crate) fn listing(self, now: Timestamp) -> RunListing {
+        RunListing { leased: self.leased_until(now).is_some(), revision: Revision(self.revision), row: self.row }
+    }
+}
+
+/// The columns that [`pending`] needs.
+pub(crate) const PENDING_COLUMNS: &str =
+    "number, id, run, kind, status, agent, owner, created_at, expires_at, decided_by";
+
+/// A line of the inbox.
+pub(crate) fn pending(row: &Row<'_>) -> Result<PendingRow, BadRow> {
+    let cells = Cells::of(row, "pendings", "id");
+    Ok(PendingRow {
+        id: cells.name::<PendingId>("id")?,
+        run: cells.name::<RunId>("run")?,
+        kind: cells.word("kind", |word| ["approval", "input", "resolution"].contains(&word).then(|| word.to_owned()))?,
+        status: cells.word("status", PendingStatus::from_word)?,
+        agent: cells.name::<AgentName>("agent")?,
+        owner: cells.name::<Subject>("owner")?,
+        created_at: cells.time("created_at")?,
+        expires_at: match cells.value("expires_at")? {
+            ValueRef::Null => Deadline::Never,
+            ValueRef::Text(text) => {
+                std::str::from_utf8(text).ok().and_then(time::parse).map_or(Deadline::Unreadable, Deadline::At)
+            }
+            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => Deadline::Unreadable,
+        },
+        decided_by: match cells.optional_text("decided_by")? {
+            None => None,
+            Some(_) => Some(cells.name::<Subject>("decided_by")?),
+        },
+    })
+}
+
+/// The stored form of a deadline.
+pub(crate) fn deadline(expires_at: Deadline) -> Option<String> {
+    match expires_at {
+        Deadline::Never => None,
+        Deadline::At(at) => Some(time::text(at)),
+        Deadline::Unreadable => Some("unreadable".to_owned()),
+    }
+}
+
+/// A switch and whose it is. A value that is neither on nor off is unreadable and counts as off (P10). A name
+/// that is no text belongs to nobody.
+pub(crate) fn switch(row: &Row<'_>) -> Option<(String, Switch)> {
+    let name = match row.get_ref("name") {
+        Ok(ValueRef::Text(name)) => std::str::from_utf8(name).ok()?.to_owned(),
+        Ok(ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_)) | Err(_) => return None,
+    };
+    let switch = match row.get_ref("enabled") {
+        Ok(ValueRef::Integer(0)) => Switch::Off,
+        Ok(ValueRef::Integer(1)) => Switch::On,
+        Ok(ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_)) | Err(_) => {
+            Switch::Unreadable
+        }
+    };
+    Some((name, switch))
+}
+
+/// A principal. One that cannot be read does not resolve: it has no right of any kind.
+pub(crate) fn principal(row: &Row<'_>) -> Result<Principal, BadRow> {
+    let cells = Cells::of(row, "principals", "subject");
+    Ok(Principal {
+        subject: cells.name::<Subject>("subject")?,
+        admin: cells.flag("admin")?,
+        standing: from_word::<Standing>(cells.text("standing")?)
+            .map_err(|_| cells.bad("standing", NotThis::Kind("standing")))?,
+    })
+}
+
+/// The stored word of a standing.
+pub(crate) fn standing(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::User => "user",
+        Standing::Approver => "approver",
+        Standing::Service => "service",
+    }
+}
+
+/// Reads one of the words by which a type is stored.
+fn from_word<'w, T: Deserialize<'w>>(word: &'w str) -> Result<T, NotAWord> {
+    T::deserialize(word.into_deserializer())
+}

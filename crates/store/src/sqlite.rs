@@ -1,0 +1,250 @@
+//! Runs in one SQLite file.
+//!
+//! Invariant: every change is one transaction on the one writing connection, begun with the lock on the file;
+//! readers never wait for it. Whatever promises something to the world is on the disk before the call
+//! returns (R3). Not here: making the folder, backups, a second machine.
+
+mod connections;
+mod leases;
+mod lists;
+mod log;
+mod policy;
+mod schema;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use countersign::{
+    AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError, Durability, Lease, LoadError, Log, Look,
+    Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId, RunListing, Store, StoreFault, Subject,
+    SwitchName, Writer,
+};
+use jiff::Timestamp;
+
+use crate::seal::MasterKey;
+use crate::vault::Vault;
+use connections::Connections;
+
+/// Which file, and how large it may become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// The file. It is made if it is not there; its folder is not.
+    pub path: PathBuf,
+    /// The most pages of 4096 bytes that the file may have; absent: as many as the disk holds.
+    pub pages_max: Option<u32>,
+}
+
+impl SqliteOptions {
+    /// This file, as large as the disk allows.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), pages_max: None }
+    }
+}
+
+/// Why a database cannot be opened. It is left as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file is something else.
+    #[error("{} is not a database of countersign", .0.display())]
+    Foreign(PathBuf),
+    /// A newer countersign wrote it.
+    #[error("the database has schema {found}; this countersign knows {known}. Use the newer one")]
+    Newer {
+        /// The schema of the file.
+        found: u32,
+        /// The newest schema that is known here.
+        known: u32,
+    },
+    /// It is sealed under another master key.
+    #[error("the database is sealed under the key {expected}; the key given is {given}")]
+    WrongKey {
+        /// The fingerprint of the key that fits.
+        expected: String,
+        /// The fingerprint of the key that was given.
+        given: String,
+    },
+    /// What the keys hang from is missing or was changed.
+    #[error("the database has lost its keys: {0}")]
+    Damaged(String),
+    /// SQLite could not open, read or migrate it.
+    #[error("the database {} cannot be opened", .path.display())]
+    Fault {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: StoreFault,
+    },
+}
+
+/// Runs in one SQLite file. Several processes may have it open; all see the same runs.
+#[derive(Debug)]
+pub struct SqliteStore {
+    connections: Connections,
+    vault: Arc<Vault>,
+}
+
+impl SqliteStore {
+    /// Opens a database, makes it if the file is new or empty, and brings an older one up to date.
+    ///
+    /// # Errors
+    /// [`OpenError`]. There is no way to open a database without its key.
+    pub fn open(options: SqliteOptions, master: MasterKey, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let (connection, vault) = schema::open(&options, master, clock)?;
+        Ok(Self { connections: Connections::new(connection, options), vault: Arc::new(vault) })
+    }
+
+    /// The schema of an open database: how many migrations it has seen.
+    pub fn schema_version() -> u32 {
+        schema::VERSION
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.connections.path()
+    }
+
+    fn vault(&self) -> Arc<Vault> {
+        Arc::clone(&self.vault)
+    }
+}
+
+/// A failure of SQLite, by what can be done about it.
+fn fault(error: rusqlite::Error) -> StoreFault {
+    use rusqlite::ErrorCode as Code;
+    let code = error.sqlite_error_code();
+    let error = Box::new(error);
+    match code {
+        Some(Code::DiskFull) => StoreFault::Full(error),
+        Some(Code::ReadOnly | Code::PermissionDenied | Code::CannotOpen) => StoreFault::ReadOnly(error),
+        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreFault::Busy(error),
+        Some(_) | None => StoreFault::Failed(error),
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create(&self, changes: Changes) -> Result<(), CreateError> {
+        let vault = self.vault();
+        self.connections.write(changes.durability(), move |tx| log::create(tx, &vault, &changes)).await
+    }
+
+    async fn load(&self, run: &RunId) -> Result<Log, LoadError> {
+        let (vault, run) = (self.vault(), run.clone());
+        self.connections.read_aside(move |tx| log::load(tx, &vault, &run)).await
+    }
+
+    async fn append(
+        &self,
+        run: &RunId,
+        at: Revision,
+        writer: &Writer,
+        now: Timestamp,
+        append: Append,
+    ) -> Result<Option<Changes>, AppendError> {
+        // What a judge will say is not known yet, and how a commit waits is settled before it begins.
+        let durability = match &append {
+            Append::Plain(changes) => changes.durability(),
+            Append::Judged { .. } => Durability::Disk,
+        };
+        let aim = log::Aim { run: run.clone(), at, writer: writer.clone(), now };
+        let vault = self.vault();
+        self.connections.write(durability, move |tx| log::append(tx, &vault, &aim, append)).await
+    }
+
+    async fn revision(&self, run: &RunId) -> Result<Revision, LoadError> {
+        self.connections.read(|tx| log::readable(tx, &self.vault, run).map(|record| Revision(record.revision)))
+    }
+
+    async fn claim(&self, run: &RunId, token: String, now: Timestamp, lease: Duration) -> Result<Lease, ClaimError> {
+        let (vault, run) = (self.vault(), run.clone());
+        self.connections
+            .write(Durability::Process, move |tx| leases::claim(tx, &vault, &run, token, leases::Term { now, length: lease }))
+            .await
+    }
+
+    async fn claim_any(
+        &self,
+        agents: &[AgentName],
+        token: String,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Option<Lease>, StoreFault> {
+        let (vault, agents) = (self.vault(), agents.to_vec());
+        // Most looks find nothing, and looking needs no lock on the file.
+        if self.connections.read(|tx| leases::next(tx, &vault, &agents, now))?.is_none() {
+            return Ok(None);
+        }
+        self.connections
+            .write(Durability::Process, move |tx| {
+                leases::claim_any(tx, &vault, &agents, token, leases::Term { now, length: lease })
+            })
+            .await
+    }
+
+    async fn heartbeat(&self, lease: &Lease, now: Timestamp, length: Duration) -> Result<bool, StoreFault> {
+        let lease = lease.clone();
+        self.connections
+            .write(Durability::Process, move |tx| leases::heartbeat(tx, &lease, leases::Term { now, length }))
+            .await
+    }
+
+    async fn release(&self, lease: &Lease, seen: Revision) -> Result<bool, StoreFault> {
+        let lease = lease.clone();
+        self.connections.write(Durability::Process, move |tx| leases::release(tx, &lease, seen)).await
+    }
+
+    async fn look(&self, subjects: &[Subject]) -> Result<Look, StoreFault> {
+        self.connections.read(|tx| policy::look(tx, subjects))
+    }
+
+    async fn set_switch(&self, name: &SwitchName, enabled: Option<bool>) -> Result<(), StoreFault> {
+        let name = name.clone();
+        self.connections.write(Durability::Disk, move |tx| policy::set_switch(tx, &name, enabled)).await
+    }
+
+    async fn put_principal(&self, principal: &Principal) -> Result<(), StoreFault> {
+        let principal = principal.clone();
+        self.connections.write(Durability::Disk, move |tx| policy::put_principal(tx, &principal)).await
+    }
+
+    async fn run(&self, run: &RunId, now: Timestamp) -> Result<RunListing, LoadError> {
+        self.connections.read(|tx| log::readable(tx, &self.vault, run).map(|record| record.listing(now)))
+    }
+
+    async fn runs(
+        &self,
+        filter: &RunFilter,
+        now: Timestamp,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Page<RunListing>, StoreFault> {
+        let (vault, filter, cursor) = (self.vault(), filter.clone(), cursor.map(str::to_owned));
+        self.connections.read_aside(move |tx| lists::runs(tx, &vault, &filter, now, limit, cursor.as_deref())).await
+    }
+
+    async fn pending(&self, id: &PendingId) -> Result<Option<PendingRow>, StoreFault> {
+        self.connections.read(|tx| lists::pending(tx, id))
+    }
+
+    async fn pendings(&self, filter: &PendingFilter, limit: usize, cursor: Option<&str>) -> Result<Page<PendingRow>, StoreFault> {
+        let (filter, cursor) = (filter.clone(), cursor.map(str::to_owned));
+        self.connections.read_aside(move |tx| lists::pendings(tx, &filter, limit, cursor.as_deref())).await
+    }
+
+    async fn overdue(&self, now: Timestamp, limit: usize) -> Result<Vec<PendingRow>, StoreFault> {
+        self.connections.read_aside(move |tx| lists::overdue(tx, now, limit)).await
+    }
+
+    async fn count_refusal(&self, id: &PendingId) -> Result<u64, StoreFault> {
+        let id = id.clone();
+        self.connections.write(Durability::Process, move |tx| lists::count_refusal(tx, &id)).await
+    }
+
+    fn idempotency_key(&self, run: &RunId, call: &CallId) -> String {
+        self.vault.root.idempotency_key(run, call)
+    }
+}

@@ -1,0 +1,197 @@
+//! Lists: runs, the inbox, what is overdue.
+//!
+//! Invariant: a page is found by key, never by counting or scanning, so pages neither repeat nor leave out a
+//! row while others are added. A row that cannot be read is left out and stops nothing (R2).
+
+use countersign::{
+    Page, PendingFilter, PendingId, PendingRow, PendingStatus, RunFilter, RunListing, RunState, StoreFault,
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params};
+
+use super::fault;
+use crate::row::{self, BadRow, PENDING_COLUMNS, RunRecord};
+use crate::time;
+use crate::vault::Vault;
+
+/// By which index a list is walked. The other conditions only filter; a `+` keeps SQLite from choosing
+/// their indexes, which would cost it the order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Key,
+    Column(&'static str),
+}
+
+impl By {
+    fn condition(self, column: &'static str) -> String {
+        let plus = if self == Self::Column(column) { "" } else { "+" };
+        format!(" AND {plus}{column} = :{column}")
+    }
+}
+
+/// The statement of a page of runs, newest first.
+pub(super) fn runs_statement(filter: &RunFilter, one_state: bool) -> String {
+    let by = match filter {
+        RunFilter { owner: Some(_), .. } => By::Column("owner"),
+        RunFilter { agent: Some(_), .. } => By::Column("agent"),
+        RunFilter { .. } if one_state => By::Column("state"),
+        RunFilter { .. } => By::Key,
+    };
+    let mut select = format!("SELECT {} FROM runs WHERE number < :before", RunRecord::COLUMNS);
+    for (column, wanted) in [("owner", filter.owner.is_some()), ("agent", filter.agent.is_some()), ("state", one_state)] {
+        if wanted {
+            select.push_str(&by.condition(column));
+        } else {
+            // Every parameter occurs, so that one list of them serves all.
+            select.push_str(&format!(" AND :{column} IS NULL"));
+        }
+    }
+    select + " ORDER BY number DESC LIMIT :limit"
+}
+
+pub(super) fn runs(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    filter: &RunFilter,
+    now: Timestamp,
+    limit: usize,
+    cursor: Option<&str>,
+) -> Result<Page<RunListing>, StoreFault> {
+    let Some(before) = cursor.map_or(Some(i64::MAX), position) else { return Ok(nothing()) };
+    // One walk for each state, merged: an index has its order only within one of them.
+    let mut states: Vec<Option<RunState>> = filter.states.iter().copied().map(Some).collect();
+    states.sort_by_key(|state| state.map(RunState::as_str));
+    states.dedup();
+    if states.is_empty() {
+        states.push(None);
+    }
+    let mut found = Vec::new();
+    for state in states {
+        let mut select = tx.prepare_cached(&runs_statement(filter, state.is_some())).map_err(fault)?;
+        let rows = select
+            .query_map(
+                named_params! {
+                    ":before": before,
+                    ":owner": filter.owner.as_ref().map(|owner| owner.as_str()),
+                    ":agent": filter.agent.as_ref().map(|agent| agent.as_str()),
+                    ":state": state.map(RunState::as_str),
+                    ":limit": one_more(limit),
+                },
+                |row| numbered(row, |row| RunRecord::read(row, &vault.root)),
+            )
+            .map_err(fault)?;
+        for row in rows {
+            found.push(row.map_err(fault)?);
+        }
+    }
+    found.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+    Ok(page(found, limit, |record| record.listing(now)))
+}
+
+/// The statement of a page of pendings, oldest first.
+pub(super) fn pendings_statement(filter: &PendingFilter) -> String {
+    let by = match filter {
+        PendingFilter { run: Some(_), .. } => By::Column("run"),
+        PendingFilter { status: Some(PendingStatus::Open), .. } => By::Column("status"),
+        PendingFilter { owner: Some(_), .. } => By::Column("owner"),
+        PendingFilter { agent: Some(_), .. } => By::Column("agent"),
+        PendingFilter { status: Some(_), .. } => By::Column("status"),
+        PendingFilter { status: None, agent: None, run: None, owner: None } => By::Key,
+    };
+    let mut select = format!("SELECT {PENDING_COLUMNS} FROM pendings WHERE number > :after");
+    for (column, wanted) in [
+        ("run", filter.run.is_some()),
+        ("status", filter.status.is_some()),
+        ("owner", filter.owner.is_some()),
+        ("agent", filter.agent.is_some()),
+    ] {
+        if wanted {
+            select.push_str(&by.condition(column));
+        } else {
+            select.push_str(&format!(" AND :{column} IS NULL"));
+        }
+    }
+    select + " ORDER BY number LIMIT :limit"
+}
+
+pub(super) fn pendings(
+    tx: &Transaction<'_>,
+    filter: &PendingFilter,
+    limit: usize,
+    cursor: Option<&str>,
+) -> Result<Page<PendingRow>, StoreFault> {
+    let Some(after) = cursor.map_or(Some(0), position) else { return Ok(nothing()) };
+    let mut select = tx.prepare_cached(&pendings_statement(filter)).map_err(fault)?;
+    let found = select
+        .query_map(
+            named_params! {
+                ":after": after,
+                ":run": filter.run.as_ref().map(|run| run.as_str()),
+                ":status": filter.status.map(PendingStatus::as_str),
+                ":owner": filter.owner.as_ref().map(|owner| owner.as_str()),
+                ":agent": filter.agent.as_ref().map(|agent| agent.as_str()),
+                ":limit": one_more(limit),
+            },
+            |row| numbered(row, row::pending),
+        )
+        .and_then(Iterator::collect)
+        .map_err(fault)?;
+    Ok(page(found, limit, |pending| pending))
+}
+
+pub(super) fn pending(tx: &Connection, id: &PendingId) -> Result<Option<PendingRow>, StoreFault> {
+    let found = tx
+        .prepare_cached(&format!("SELECT {PENDING_COLUMNS} FROM pendings WHERE id = ?1"))
+        .and_then(|mut select| select.query_row([id.as_str()], |row| Ok(row::pending(row))).optional())
+        .map_err(fault)?;
+    Ok(found.transpose()?)
+}
+
+/// The statement of what is overdue; a deadline that cannot be read is due since the beginning of time.
+pub(super) fn overdue_statement() -> String {
+    format!(
+        "SELECT {PENDING_COLUMNS} FROM pendings WHERE status = 'open' AND due IS NOT NULL AND due < ?1 ORDER BY due LIMIT ?2"
+    )
+}
+
+pub(super) fn overdue(tx: &Transaction<'_>, now: Timestamp, limit: usize) -> Result<Vec<PendingRow>, StoreFault> {
+    let mut select = tx.prepare_cached(&overdue_statement()).map_err(fault)?;
+    let rows = select
+        .query_map((time::text(now), i64::try_from(limit).unwrap_or(i64::MAX)), |row| Ok(row::pending(row).ok()))
+        .map_err(fault)?;
+    rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(fault)
+}
+
+pub(super) fn count_refusal(tx: &Transaction<'_>, id: &PendingId) -> Result<u64, StoreFault> {
+    let before: Option<i64> = tx
+        .prepare_cached("UPDATE pendings SET refusals = refusals + 1 WHERE id = ?1 RETURNING refusals - 1")
+        .and_then(|mut update| update.query_row([id.as_str()], |row| row.get(0)).optional())
+        .map_err(fault)?;
+    Ok(before.map_or(0, i64::cast_unsigned))
+}
+
+/// A row with its place in the list, which must be known even where the rest cannot be read.
+fn numbered<T>(row: &Row<'_>, read: impl FnOnce(&Row<'_>) -> Result<T, BadRow>) -> Result<(i64, Option<T>), rusqlite::Error> {
+    Ok((row.get("number")?, read(row).ok()))
+}
+
+/// Cuts a page off what was found, which is one more than its limit if there is a next one.
+fn page<T, U>(mut found: Vec<(i64, Option<T>)>, limit: usize, line: impl Fn(T) -> U) -> Page<U> {
+    let more = found.len() > limit.max(1);
+    found.truncate(limit.max(1));
+    let next = found.last().filter(|_| more).map(|(number, _)| number.to_string());
+    Page { items: found.into_iter().filter_map(|(_, row)| row.map(&line)).collect(), next }
+}
+
+fn one_more(limit: usize) -> i64 {
+    i64::try_from(limit.max(1)).unwrap_or(i64::MAX).saturating_add(1)
+}
+
+fn position(cursor: &str) -> Option<i64> {
+    cursor.parse().ok()
+}
+
+/// What follows a cursor that was never given out.
+fn nothing<T>() -> Page<T> {
+    Page { items: Vec::new(), next: None }
+}

@@ -1,0 +1,148 @@
+//! The file format: whose file it is, how new, and under which key.
+//!
+//! Invariant: a file is looked at before it is touched. One that is somebody else's, newer, or sealed under
+//! another key is refused and left as it was. A shipped migration is never edited; a change is another one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use countersign::{Clock, StoreFault};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
+
+use super::connections::{BUSY_TIMEOUT, careful};
+use super::{OpenError, SqliteOptions, fault};
+use crate::seal::MasterKey;
+use crate::vault::Vault;
+
+/// "CSGN": what SQLite keeps in the header of the file, for others to tell whose it is.
+pub(super) const APPLICATION_ID: i32 = 0x4353_474e;
+/// In order, each once, each in a transaction of its own.
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_runs.sql")];
+/// The schema after all of them.
+#[expect(clippy::cast_possible_truncation, reason = "there are few migrations")]
+pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Opens the file for writing, brings it up to date and finds its keys.
+pub(super) fn open(
+    options: &SqliteOptions,
+    master: MasterKey,
+    clock: Arc<dyn Clock>,
+) -> Result<(Connection, Vault), OpenError> {
+    let path = options.path.as_path();
+    let mut connection = connect(options).map_err(|error| refused(path, error))?;
+    match age(&connection).map_err(|error| refused(path, error))? {
+        Age::Foreign => return Err(OpenError::Foreign(path.to_owned())),
+        Age::Schema(found) if found > VERSION => return Err(OpenError::Newer { found, known: VERSION }),
+        Age::Schema(0) => {}
+        Age::Schema(_) => check_key(&connection, path, &master)?,
+    }
+    let failed = |error| refused(path, error);
+    // Only now may the file be written. The mode stays with the file.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(failed)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    migrate(&mut connection, path)?;
+    let vault = keys(&mut connection, path, master, clock)?;
+    Ok((connection, vault))
+}
+
+fn connect(options: &SqliteOptions) -> Result<Connection, rusqlite::Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&options.path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    careful(&connection)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    if let Some(pages_max) = options.pages_max {
+        connection.pragma_update_and_check(None, "max_page_count", pages_max, |_| Ok(()))?;
+    }
+    Ok(connection)
+}
+
+enum Age {
+    /// Not ours.
+    Foreign,
+    /// Ours, or nobody's yet.
+    Schema(u32),
+}
+
+fn age(connection: &Connection) -> Result<Age, rusqlite::Error> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(match (application, u32::try_from(version), tables) {
+        (APPLICATION_ID, Ok(version), _) => Age::Schema(version),
+        (0, Ok(0), 0) => Age::Schema(0),
+        _ => Age::Foreign,
+    })
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |error| refused(path, error);
+    loop {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        // Read again under the lock: another process may be opening the same file.
+        let found = match age(&tx).map_err(failed)? {
+            Age::Foreign => return Err(OpenError::Foreign(path.to_owned())),
+            Age::Schema(found) => found,
+        };
+        if found > VERSION {
+            return Err(OpenError::Newer { found, known: VERSION });
+        }
+        let Some(migration) = MIGRATIONS.get(found as usize) else { return Ok(()) };
+        tx.execute_batch(migration).map_err(failed)?;
+        tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+        tx.pragma_update(None, "user_version", found + 1).map_err(failed)?;
+        tx.commit().map_err(failed)?;
+    }
+}
+
+/// The stored fingerprint and the sealed root, if an installation was made.
+fn installation(connection: &Connection) -> Result<Option<(String, Vec<u8>)>, rusqlite::Error> {
+    connection
+        .query_row("SELECT key_fingerprint, root FROM installation", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+}
+
+fn check_key(connection: &Connection, path: &Path, master: &MasterKey) -> Result<(), OpenError> {
+    match installation(connection).map_err(|error| refused(path, error))? {
+        Some((expected, _)) if expected != master.fingerprint() => {
+            Err(OpenError::WrongKey { expected, given: master.fingerprint() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn keys(
+    connection: &mut Connection,
+    path: &Path,
+    master: MasterKey,
+    clock: Arc<dyn Clock>,
+) -> Result<Vault, OpenError> {
+    let failed = |error| refused(path, error);
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    if let Some((expected, root)) = installation(&tx).map_err(failed)? {
+        let given = master.fingerprint();
+        if expected != given {
+            return Err(OpenError::WrongKey { expected, given });
+        }
+        return Vault::of_installation(master, clock, &root).map_err(|error| OpenError::Damaged(error.to_string()));
+    }
+    let runs: bool = tx.query_row("SELECT EXISTS (SELECT 1 FROM runs)", [], |row| row.get(0)).map_err(failed)?;
+    if runs {
+        return Err(OpenError::Damaged("there are runs, but no word of the key they are sealed under".to_owned()));
+    }
+    let fingerprint = master.fingerprint();
+    let (vault, root) = Vault::new_installation(master, clock)
+        .map_err(|source| OpenError::Fault { path: path.to_owned(), source })?;
+    tx.execute("INSERT INTO installation (one, key_fingerprint, root) VALUES (1, ?1, ?2)", (fingerprint, root))
+        .map_err(failed)?;
+    tx.commit().map_err(failed)?;
+    Ok(vault)
+}
+
+fn refused(path: &Path, error: rusqlite::Error) -> OpenError {
+    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        return OpenError::Foreign(path.to_owned());
+    }
+    let source: StoreFault = fault(error);
+    OpenError::Fault { path: path.to_owned(), source }
+}

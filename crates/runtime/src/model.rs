@@ -34,7 +34,7 @@ pub trait Model: Send + Sync {
 
 /// One run's conversation with one model, as its wire wants it.
 #[async_trait]
-pub trait Conversation: Send {
+pub trait Conversation: Send + Sync {
     /// Appends the next message of the transcript.
     fn add(&mut self, message: &Message<'_>);
 

@@ -1,0 +1,64 @@
+//! Named configurations that runs are started with.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use countersign_core::{
+    AgentGates, AgentName, Allowance, Catalogue, Enforcement, GroupSetting, ModelRef, RunLimits, SkillOpinion,
+};
+
+use crate::model::Models;
+
+/// One named configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    /// Its name.
+    pub name: AgentName,
+    /// The chain: the first serves, the rest are fallbacks (L7).
+    pub models: Vec<ModelRef>,
+    /// What every conversation begins with.
+    pub system_prompt: Option<String>,
+    /// G5.
+    pub groups: GroupSetting,
+    /// G6: what its skills say about tools.
+    pub skills: Vec<SkillOpinion>,
+    /// The caps of a whole run; a request may only lower them.
+    pub limits: RunLimits,
+    /// How long a question stays open; absent: for ever.
+    pub approval_ttl: Option<Duration>,
+    /// Four eyes: whoever takes part in a run may not release its calls (A8).
+    pub second_approver: bool,
+}
+
+/// All agents, and what holds for all of them.
+#[derive(Clone, Debug)]
+pub struct Agents {
+    agents: BTreeMap<AgentName, Agent>,
+    enforcement: Enforcement,
+}
+
+impl Agents {
+    /// Agents by their names; of two with one name the later stands.
+    pub fn new(enforcement: Enforcement, agents: impl IntoIterator<Item = Agent>) -> Self {
+        Self { agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(), enforcement }
+    }
+
+    /// The agent of this name.
+    pub fn find(&self, name: &AgentName) -> Option<&Agent> {
+        self.agents.get(name)
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Agent> {
+        self.agents.values()
+    }
+
+    /// What the agent contributes to the gates, for a run on this chain of models (P4, P5, P7).
+    pub(crate) fn gates(&self, agent: &Agent, chain: &[ModelRef], models: &Models, tools: &dyn Catalogue) -> AgentGates {
+        AgentGates {
+            allowance: Allowance::of(&agent.groups, &agent.skills, tools.all()),
+            zone: models.zone_of(chain),
+            enforcement: self.enforcement,
+        }
+    }
+}

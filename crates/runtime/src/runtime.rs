@@ -1,0 +1,436 @@
+//! The library's front: start a run, drive it, settle what it asks, look at its policy.
+//!
+//! Invariant: everything a caller can do to a run goes through here or through `decide`; neither executes
+//! anything. Not here: the loop itself (`driver`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use countersign_core::{
+    AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, ModelRef, PendingClosed, PendingId,
+    PendingRecord, Principal, Run, RunId, Subject, ToolRequest,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{Agent, Agents};
+use crate::clock::Clock;
+use crate::driver::{Halt, drive};
+use crate::journal::{DriveError, load};
+use crate::judge::denials;
+use crate::look::PolicyLook;
+use crate::model::Models;
+use crate::progress::{Progress, Unwatched};
+use crate::registry::Registry;
+use crate::store::{Append, AppendError, ClaimError, CreateError, Lease, LoadError, Revision, Store, StoreFault, Writer};
+
+/// The bounds of this process. No default: whoever builds a runtime says them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a silent worker keeps a run (R6). Its heartbeat is a third of it.
+    pub lease: Duration,
+    /// How many reads of a turn run at once (L4).
+    pub parallel_reads: usize,
+    /// How often a driver looks whether somebody else wrote to its run while it waits.
+    pub poll: Duration,
+}
+
+/// Everything a runtime is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where runs are kept.
+    pub store: Arc<dyn Store>,
+    /// The providers.
+    pub models: Models,
+    /// The tools.
+    pub tools: Registry,
+    /// The agents.
+    pub agents: Agents,
+    /// The bounds of this process.
+    pub limits: Limits,
+    /// Time and chance.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Parts {
+    /// Whether the model that serves the run is configured. A fallback that is not is passed over.
+    pub(crate) fn knows_the_model_of(&self, run: &Run) -> bool {
+        run.created().models.first().is_some_and(|model| self.models.find(model).is_some())
+    }
+}
+
+/// The runtime. Cheap to clone; all clones are the same.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    pub(crate) parts: Arc<Parts>,
+}
+
+/// What a run is started with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRequest {
+    /// Which agent.
+    pub agent: AgentName,
+    /// The conversation so far.
+    pub input: Vec<InputMessage>,
+    /// Which tools are wanted (G8).
+    pub tools: ToolRequest,
+    /// Another model than the agent's; the chain is then this one alone.
+    pub model: Option<ModelRef>,
+    /// A lower cap of iterations; a higher one has no effect (L1).
+    pub max_iterations: Option<u32>,
+    /// Under whose identity it runs.
+    pub owner: Subject,
+    /// Who starts it; the owner, unless on the owner's behalf.
+    pub starter: Subject,
+}
+
+/// Why a run was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No agent of this name.
+    #[error("there is no agent {0}")]
+    UnknownAgent(AgentName),
+    /// The model that would serve it is not configured.
+    #[error("the model {0} is not configured")]
+    UnknownModel(ModelRef),
+    /// Nothing to do.
+    #[error("the input is empty")]
+    EmptyInput,
+    /// The store failed; there is no run.
+    #[error("the run could not be stored")]
+    Store(#[from] StoreFault),
+}
+
+/// Why a run could not be driven, or is not started at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It was not started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It could not be claimed.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// It was started, and then the driver had to stop. It can be taken up again.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// The driver was asked to stop, or does not know the run's agent.
+    #[error("the run was left as it is, to be taken up again")]
+    Left(RunId),
+}
+
+/// Where a run stopped.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It has ended.
+    Done(Finished),
+    /// It waits for a person. It is stored; the process may end here.
+    Waiting(Waiting),
+}
+
+/// A run that has ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The run.
+    pub run: Run,
+}
+
+impl Finished {
+    /// What the model answered, if it said something.
+    pub fn output(&self) -> Option<&str> {
+        self.run.output()
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> Option<&End> {
+        self.run.end()
+    }
+}
+
+/// A run that waits for a person.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The open question's id.
+    pub id: PendingId,
+    /// Its digest, which a decision must name.
+    pub digest: Digest,
+    /// The question.
+    pub record: PendingRecord,
+    /// The run.
+    pub run: Run,
+}
+
+/// Why a run cannot be cancelled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CancelError {
+    /// There is none, or the caller may not see it.
+    #[error("there is no run {0}")]
+    NotFound(RunId),
+    /// It has ended, or is being cancelled already.
+    #[error("the run has ended, or is being cancelled already")]
+    NotCancellable,
+    /// It cannot be read.
+    #[error("the run cannot be read: {0}")]
+    Unreadable(String),
+    /// The store failed; nothing was cancelled.
+    #[error("the cancel could not be stored")]
+    Store(#[from] StoreFault),
+}
+
+/// The loop, as others inject and fake it.
+#[async_trait]
+pub trait AgentLoop: Send + Sync {
+    /// Starts a run and drives it to its first stop.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    async fn run(&self, request: RunRequest) -> Result<Outcome, RunError>;
+
+    /// Takes up a run and drives it to its next stop.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    async fn drive(&self, run: &RunId) -> Result<Outcome, RunError>;
+}
+
+#[async_trait]
+impl AgentLoop for Runtime {
+    async fn run(&self, request: RunRequest) -> Result<Outcome, RunError> {
+        Self::run(self, request).await
+    }
+
+    async fn drive(&self, run: &RunId) -> Result<Outcome, RunError> {
+        Self::drive(self, run).await
+    }
+}
+
+impl Runtime {
+    /// Builds a runtime. Every part is named; none is optional.
+    pub fn new(parts: Parts) -> Self {
+        Self { parts: Arc::new(parts) }
+    }
+
+    /// What it is made of.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Starts a run and drives it to its first stop.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub async fn run(&self, request: RunRequest) -> Result<Outcome, RunError> {
+        let run = self.start(request, Mode::Attended).await?;
+        self.drive(&run).await
+    }
+
+    /// Takes up a run and drives it to its next stop.
+    ///
+    /// # Errors
+    /// [`RunError`]; a run that waits or has ended already is no error.
+    pub async fn drive(&self, run: &RunId) -> Result<Outcome, RunError> {
+        self.drive_watched(run, Arc::new(Unwatched), CancellationToken::new()).await
+    }
+
+    /// The same, with somebody watching, and a way to stop at the next boundary.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub async fn drive_watched(
+        &self,
+        run: &RunId,
+        progress: Arc<dyn Progress>,
+        stop: CancellationToken,
+    ) -> Result<Outcome, RunError> {
+        let lease = match self.claim(run).await {
+            Ok(lease) => lease,
+            Err(ClaimError::NotActive(_)) => return self.outcome(run).await,
+            Err(error) => return Err(error.into()),
+        };
+        match drive(Arc::clone(&self.parts), lease, progress, stop).await? {
+            (Halt::Parked | Halt::Ended, run) => outcome(run),
+            (Halt::Stopped | Halt::AgentGone, run) => Err(RunError::Left(run.id().clone())),
+        }
+    }
+
+    async fn claim(&self, run: &RunId) -> Result<Lease, ClaimError> {
+        let token = hex(self.parts.clock.random());
+        self.parts.store.claim(run, token, self.parts.clock.now(), self.parts.limits.lease).await
+    }
+
+    /// Where a run stands, without touching it.
+    ///
+    /// # Errors
+    /// [`RunError`]; `Left` when work is owed.
+    pub async fn outcome(&self, run: &RunId) -> Result<Outcome, RunError> {
+        outcome(self.load(run).await.map_err(DriveError::from)?)
+    }
+
+    /// A run as its log says.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub async fn load(&self, run: &RunId) -> Result<Run, LoadError> {
+        load(&*self.parts.store, run).await
+    }
+
+    /// Stores a new run, which any worker may take up.
+    ///
+    /// # Errors
+    /// [`StartError`]; there is no run then.
+    pub async fn start(&self, request: RunRequest, mode: Mode) -> Result<RunId, StartError> {
+        let parts = &self.parts;
+        let agent = parts.agents.find(&request.agent).ok_or_else(|| StartError::UnknownAgent(request.agent.clone()))?;
+        if request.input.iter().all(|message| message.text.trim().is_empty()) {
+            return Err(StartError::EmptyInput);
+        }
+        let models = request.model.clone().map_or_else(|| agent.models.clone(), |model| vec![model]);
+        match models.first() {
+            Some(first) if parts.models.find(first).is_some() => {}
+            Some(first) => return Err(StartError::UnknownModel(first.clone())),
+            None => return Err(StartError::UnknownAgent(request.agent)),
+        }
+        let look = parts.store.look(std::slice::from_ref(&request.owner)).await?;
+        let created = created(agent, models, request, mode);
+        let policy = PolicyLook::new(Arc::clone(parts), agent, &created.models, look, &created.owner);
+        let events = denials(&policy.policy(), &created.tools)
+            .into_iter()
+            .map(|(tool, gate, observed_only)| Event::GateDenied(GateDenied::by(&tool, gate, observed_only)))
+            .collect();
+        let id = RunId::from_random(parts.clock.random());
+        let (_, changes) = Run::create(id.clone(), created, events, parts.clock.now()).map_err(|illegal| not_storable(&illegal))?;
+        match parts.store.create(changes).await {
+            Ok(()) => Ok(id),
+            Err(CreateError::Exists) => Err(StartError::Store(StoreFault::Failed("an id was given out twice".into()))),
+            Err(CreateError::Fault(fault)) => Err(fault.into()),
+        }
+    }
+
+    /// One look at switches and rights: the five gates for this agent and this principal.
+    ///
+    /// # Errors
+    /// [`StartError`] when there is no such agent, or the store failed.
+    pub async fn policy(&self, agent: &AgentName, actor: &Subject) -> Result<PolicyLook, StartError> {
+        let found = self.parts.agents.find(agent).ok_or_else(|| StartError::UnknownAgent(agent.clone()))?;
+        let look = self.parts.store.look(std::slice::from_ref(actor)).await?;
+        Ok(PolicyLook::new(Arc::clone(&self.parts), found, &found.models, look, actor))
+    }
+
+    /// Cancels a run: at once where nothing that writes is in flight, else at the next boundary (R8).
+    ///
+    /// # Errors
+    /// [`CancelError`].
+    pub async fn cancel(&self, id: &RunId, by: &Principal) -> Result<Run, CancelError> {
+        let run = self.load(id).await.map_err(|error| match error {
+            LoadError::NotFound(run) => CancelError::NotFound(run),
+            LoadError::Unreadable { reason, .. } => CancelError::Unreadable(reason),
+            LoadError::Fault(fault) => CancelError::Store(fault),
+        })?;
+        if !by.admin && by.subject != run.created().owner {
+            return Err(CancelError::NotFound(id.clone()));
+        }
+        let at = self.parts.clock.now();
+        let cancelled = self.append_anyway(run, |run| run.cancellation(&by.subject, at).ok()).await;
+        match cancelled {
+            Ok(Some(run)) => Ok(run),
+            Ok(None) => Err(CancelError::NotCancellable),
+            Err(LoadError::NotFound(run)) => Err(CancelError::NotFound(run)),
+            Err(LoadError::Unreadable { reason, .. }) => Err(CancelError::Unreadable(reason)),
+            Err(LoadError::Fault(fault)) => Err(fault.into()),
+        }
+    }
+
+    /// Closes questions whose time has run out (A10), and says how many. Correctness does not rest on it.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the list cannot be read; a run that cannot be read is passed over.
+    pub async fn sweep(&self) -> Result<usize, StoreFault> {
+        let mut closed = 0;
+        for row in self.parts.store.overdue(self.parts.clock.now(), 100).await? {
+            let Ok(run) = self.load(&row.run).await else { continue };
+            let now = self.parts.clock.now();
+            let swept = self
+                .append_anyway(run, |run| {
+                    run.open_pending().filter(|open| open.pending.id == row.id && open.pending.expires_at.has_passed(now))?;
+                    let closing = PendingClosed { pending: row.id.clone(), status: Closing::Expired, by: None };
+                    Some(vec![Event::PendingClosed(closing)])
+                })
+                .await;
+            closed += usize::from(matches!(swept, Ok(Some(_))));
+        }
+        Ok(closed)
+    }
+
+    /// Appends what a plan makes of the run, without a lease; planned again where the log has moved on.
+    /// `None`: the plan wanted nothing.
+    pub(crate) async fn append_anyway(
+        &self,
+        mut run: Run,
+        plan: impl Fn(&Run) -> Option<Vec<Event>>,
+    ) -> Result<Option<Run>, LoadError> {
+        let id = run.id().clone();
+        loop {
+            let now = self.parts.clock.now();
+            let planned = plan(&run).and_then(|events| run.record(events, now).ok());
+            let Some((after, changes)) = planned else { return Ok(None) };
+            let at = Revision(run.revision());
+            match self.parts.store.append(&id, at, &Writer::Anyone, now, Append::Plain(changes)).await {
+                Ok(_) => return Ok(Some(after)),
+                Err(AppendError::Conflict | AppendError::LeaseLost) => run = self.load(&id).await?,
+                Err(AppendError::NotFound(run)) => return Err(LoadError::NotFound(run)),
+                Err(AppendError::Unreadable { run, reason }) => return Err(LoadError::Unreadable { run, reason }),
+                Err(AppendError::Fault(fault)) => return Err(fault.into()),
+            }
+        }
+    }
+}
+
+/// Whether a run may ever ask a person (U3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It pauses where a person is needed.
+    Attended,
+    /// It never waits: what needs a person is not offered, and refused at dispatch.
+    Unattended,
+}
+
+fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode) -> Created {
+    let mut limits = agent.limits;
+    limits.iterations_max = request.max_iterations.map_or(limits.iterations_max, |wanted| wanted.min(limits.iterations_max));
+    Created {
+        agent: agent.name.clone(),
+        owner: request.owner,
+        starter: request.starter,
+        unattended: mode == Mode::Unattended,
+        tools: request.tools,
+        models,
+        system_prompt: agent.system_prompt.clone(),
+        input: request.input,
+        limits,
+        approval_ttl_s: agent.approval_ttl.map(|ttl| ttl.as_secs()),
+        second_approver: agent.second_approver,
+    }
+}
+
+fn outcome(run: Run) -> Result<Outcome, RunError> {
+    if run.end().is_some() {
+        return Ok(Outcome::Done(Finished { run }));
+    }
+    match run.open_pending().cloned() {
+        Some(record) => {
+            let digest = record.pending.digest(run.id());
+            Ok(Outcome::Waiting(Waiting { id: record.pending.id.clone(), digest, record, run }))
+        }
+        None => Err(RunError::Left(run.id().clone())),
+    }
+}
+
+fn not_storable(illegal: &Illegal) -> StartError {
+    StartError::Store(StoreFault::Failed(illegal.to_string().into()))
+}
+
+pub(crate) fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

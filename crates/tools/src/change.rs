@@ -63,12 +63,13 @@ pub(crate) fn relocate(
     let source = from.folder.as_ref().ok_or_else(|| Failure::Missing(from.path.clone()))?;
     let target = visit.make_folder(to)?;
     must_hold(visit, source, from, Some(expected))?;
-    rename_to_free_name((&source.dir, from.name()), (&target.dir, to.name())).map_err(|error| match error
-        .kind()
-    {
-        io::ErrorKind::NotFound => Failure::ChangedMeanwhile(from.path.clone()),
-        io::ErrorKind::CrossesDevices => Failure::OtherFileSystem(from.path.clone()),
-        _ => taken_meanwhile(&to.path, &error),
+    let renamed = rename_to_free_name((&source.dir, from.name()), (&target.dir, to.name()));
+    renamed.map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            Failure::ChangedMeanwhile(from.path.clone())
+        } else {
+            taken_meanwhile(&to.path, &error)
+        }
     })?;
     sync(&target.dir).and_then(|()| sync(&source.dir)).map_err(|_| Failure::Unconfirmed(from.path.clone()))
 }
@@ -101,9 +102,10 @@ fn must_hold(
 }
 
 fn taken_meanwhile(path: &WorkspacePath, error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::AlreadyExists | io::ErrorKind::IsADirectory => Failure::ChangedMeanwhile(path.clone()),
-        _ => Failure::system(path, error),
+    if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::IsADirectory) {
+        Failure::ChangedMeanwhile(path.clone())
+    } else {
+        Failure::system(path, error)
     }
 }
 
@@ -111,12 +113,15 @@ fn taken_meanwhile(path: &WorkspacePath, error: &io::Error) -> Failure {
 /// it cannot be made over an existing name.
 fn rename_to_free_name((source, from): (&Dir, &str), (target, to): (&Dir, &str)) -> io::Result<()> {
     match rustix::fs::renameat_with(source, from, target, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            source.hard_link(from, target, to)?;
-            source.remove_file(from)
-        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => link_to_free_name((source, from), (target, to)),
         renamed => Ok(renamed?),
     }
+}
+
+/// Cut off by a crash, it leaves both names: a repeated move finishes it, and a draft is swept.
+pub(crate) fn link_to_free_name((source, from): (&Dir, &str), (target, to): (&Dir, &str)) -> io::Result<()> {
+    source.hard_link(from, target, to)?;
+    source.remove_file(from)
 }
 
 /// A file that is being written under a name of its own, and removed again if it is never put in its place.

@@ -16,6 +16,10 @@ use crate::workspace::OpenFile;
 const COMPARED_BYTES_MAX: u64 = 1024 * 1024;
 /// When the search for the smallest difference stops and a correct larger one is shown.
 const COMPARE_TIME_MAX: Duration = Duration::from_secs(2);
+/// The most lines, of both sides together, that are compared. Beyond them the new content is shown as it is.
+const COMPARED_LINES_MAX: usize = 50_000;
+/// How many lines of a content are shown that is not compared: more than a person reads.
+const SHOWN_LINES_MAX: usize = 1_000;
 /// Unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
 
@@ -85,6 +89,18 @@ fn text(side: &Side) -> &str {
 }
 
 fn compared(old_name: &str, new_name: &str, old: &str, new: &str) -> Vec<String> {
+    let [old_lines, new_lines] = [old, new].map(|text| text.lines().count());
+    if old_lines + new_lines > COMPARED_LINES_MAX {
+        let (sign, side) = if new.is_empty() { ('-', old) } else { ('+', new) };
+        let mut lines = vec![
+            format!("--- {old_name}"),
+            format!("+++ {new_name}"),
+            format!("@@ -1,{old_lines} +1,{new_lines} @@ too many lines to compare"),
+        ];
+        lines.extend(side.split('\n').take(SHOWN_LINES_MAX).map(|line| format!("{sign}{}", shown(line))));
+        lines.push(format!("[{} more lines]", side.lines().count().saturating_sub(SHOWN_LINES_MAX)));
+        return lines;
+    }
     let diff = TextDiff::configure().timeout(COMPARE_TIME_MAX).diff_lines(old, new);
     let mut unified = diff.unified_diff();
     let mut lines = Vec::new();

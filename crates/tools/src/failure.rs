@@ -36,7 +36,7 @@ pub(crate) enum Failure {
     NotText(WorkspacePath),
     #[error("`{path}` has {bytes} bytes; this tool handles at most {limit}.")]
     TooLarge { path: WorkspacePath, bytes: u64, limit: u64 },
-    #[error("`{path}` has {count} lines; there is no line {wanted}.")]
+    #[error("`{path}` ends with line {count}; there is no line {wanted}.")]
     NoSuchLine { path: WorkspacePath, count: u64, wanted: u64 },
     #[error("The text to find does not occur in `{0}`; nothing was changed.")]
     FindAbsent(WorkspacePath),
@@ -62,6 +62,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Keeps the kind of a system error and drops its text, which may name places of this machine.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the list of kinds is the system's and grows")]
     pub(crate) fn system(path: &WorkspacePath, error: &io::Error) -> Self {
         let path = path.clone();
         match error.kind() {

@@ -95,7 +95,7 @@ impl Paths {
                     Ok(()) => {}
                     // A folder that vanished or may not be read spoils no list.
                     Err(_) if self.notes.len() < 20 => {
-                        self.notes.push(format!("[{path}/ could not be read]"))
+                        self.notes.push(format!("[{path}/ could not be read]"));
                     }
                     Err(_) => {}
                 }

@@ -58,6 +58,9 @@ pub(crate) struct Protection {
     base: Dir,
     /// The way from there.
     rest: PathBuf,
+    /// The state folder itself, if it existed: it stays hidden when it is moved while we run. Held open, so that its
+    /// identity is not given to another folder.
+    held: Option<Dir>,
 }
 
 impl Protection {
@@ -83,7 +86,10 @@ impl Protection {
             (true, Some(parent), Some(name)) => (parent.to_owned(), PathBuf::from(name)),
             _ => (real_base, rest),
         };
-        Ok(Some(Self { standing, inside, base: Dir::open_ambient_dir(base, ambient_authority())?, rest }))
+        let base = Dir::open_ambient_dir(base, ambient_authority())?;
+        let held =
+            Some(&base).filter(|_| standing == Standing::State).and_then(|base| base.open_dir(&rest).ok());
+        Ok(Some(Self { standing, inside, base, rest, held }))
     }
 
     /// The identities of the place now, with those of a database's companions.
@@ -96,7 +102,13 @@ impl Protection {
         std::iter::once(self.rest.clone())
             .chain(companions.filter(|_| self.standing == Standing::State))
             .filter_map(|path| self.base.metadata(path).ok())
+            .chain(self.held.iter().filter_map(|held| held.dir_metadata().ok()))
             .map(|metadata| Identity::from(&metadata))
+    }
+
+    /// Whether the place lies below these names, so that they can only be folders.
+    fn is_below(&self, folded: &[String]) -> bool {
+        self.inside.iter().any(|names| names.len() > folded.len() && names.starts_with(folded))
     }
 
     fn covers(&self, folded: &[String]) -> bool {
@@ -141,6 +153,12 @@ impl<'w> Protected<'w> {
         covering.map(|protection| protection.standing).max().unwrap_or(Standing::Open)
     }
 
+    /// Whether a protected place lies, or will lie, below a path.
+    pub(crate) fn is_above_any(&self, names: &[String]) -> bool {
+        let folded: Vec<String> = names.iter().map(|name| folded(name)).collect();
+        self.protections.iter().any(|protection| protection.is_below(&folded))
+    }
+
     /// The standing of something opened or listed, by what it is.
     pub(crate) fn by_identity(&self, metadata: &Metadata) -> Standing {
         let identity = Identity::from(metadata);
@@ -158,6 +176,9 @@ impl<'w> Protected<'w> {
             let mut files = HashSet::new();
             let states = self.protections.iter().filter(|protection| protection.standing == Standing::State);
             for state in states {
+                if let Some(held) = &state.held {
+                    collect(held, &mut files).ok()?;
+                }
                 match state.base.open_dir(&state.rest) {
                     Ok(folder) => collect(&folder, &mut files).ok()?,
                     Err(error) if is_no_folder(&error) => {}

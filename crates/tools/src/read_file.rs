@@ -71,6 +71,13 @@ fn read(opened: &OpenFile, from: u64, lines: u64) -> Result<String, Failure> {
     while let Some(line) = next_line(&mut source, ANSWER_BYTES_MAX).map_err(failed)? {
         number += 1;
         scanned += line.bytes;
+        if number < from && scanned >= SCANNED_BYTES_MAX {
+            return Err(Failure::TooLarge {
+                path: opened.path.clone(),
+                bytes: size,
+                limit: SCANNED_BYTES_MAX,
+            });
+        }
         if number < from {
             continue;
         }
@@ -108,6 +115,9 @@ fn read(opened: &OpenFile, from: u64, lines: u64) -> Result<String, Failure> {
     }
     if number == 0 && from == 1 {
         return Ok(format!("[`{}` is empty]", opened.path));
+    }
+    if number < from && scanned >= SCANNED_BYTES_MAX {
+        return Err(Failure::TooLarge { path: opened.path.clone(), bytes: size, limit: SCANNED_BYTES_MAX });
     }
     if number < from {
         return Err(Failure::NoSuchLine { path: opened.path.clone(), count: number, wanted: from });

@@ -172,6 +172,9 @@ impl Visit<'_> {
         let (parents, name) = path.split().ok_or_else(|| Failure::NotAFile(path.clone()))?;
         let missing = Place { path: path.clone(), folder: None, file: None };
         may_change(path, self.protected.by_name(path.names()))?;
+        if self.protected.is_above_any(path.names()) {
+            return Err(Failure::NotAFile(path.clone()));
+        }
         let mut folder = self.top()?;
         for parent in parents {
             may_change(path, folder.standing)?;
@@ -268,12 +271,18 @@ impl Visit<'_> {
         if by_name == Standing::State {
             return Ok((by_name, None));
         }
-        match folder.dir.symlink_metadata(name) {
-            Ok(metadata) if metadata.is_symlink() => return Err(Failure::Link(path)),
-            Ok(metadata) if !metadata.is_file() => return Err(Failure::NotAFile(path)),
-            Ok(_) => {}
+        let seen = match folder.dir.symlink_metadata(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((by_name, None)),
-            Err(error) => return Err(Failure::system(&path, &error)),
+            seen => seen.map_err(|error| Failure::system(&path, &error))?,
+        };
+        if self.standing(folder, &path, &seen) == Standing::State {
+            return Ok((Standing::State, None));
+        }
+        if seen.is_symlink() {
+            return Err(Failure::Link(path));
+        }
+        if !seen.is_file() {
+            return Err(Failure::NotAFile(path));
         }
         let mut options = OpenOptions::new();
         options.read(true).follow(FollowSymlinks::No).nonblock(true);

@@ -9,7 +9,8 @@ use countersign::ToolError;
 
 use crate::path::{PathError, WorkspacePath};
 
-/// Why a file tool did not do what was asked. In every case but [`Self::Unconfirmed`] nothing was changed.
+/// Why a file tool did not do what was asked. In every case but [`Self::Unconfirmed`] no file was changed; folders on
+/// the way to a new one may have been made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]

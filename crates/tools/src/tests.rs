@@ -1,6 +1,7 @@
 //! What is promised, tried from the side of the model: arguments in, sentences and files out.
 
 mod confinement;
+mod port;
 mod protection;
 mod reading;
 mod specs;

@@ -222,11 +222,8 @@ impl Driver {
                     () = self.lost.cancelled() => break None,
                     () = self.stop.cancelled() => break None,
                     () = clock.sleep(self.parts.limits.poll) => {
-                        if self.journal.has_moved().await? {
-                            self.journal.reload().await?;
-                            if self.journal.run.is_cancelled() {
-                                break None;
-                            }
+                        if self.journal.follow().await && self.journal.run.is_cancelled() {
+                            break None;
                         }
                     }
                 }
@@ -440,12 +437,8 @@ impl Driver {
                 }
                 () = self.lost.cancelled() => return Err(DriveError::LeaseLost),
                 () = clock.sleep(self.parts.limits.poll) => {
-                    if !self.journal.has_moved().await? {
-                        continue;
-                    }
-                    self.journal.reload().await?;
                     // A cancel stops reads in flight; a write is awaited (R8).
-                    if !matches!(self.journal.run.next(), Step::Execute(_)) {
+                    if self.journal.follow().await && !matches!(self.journal.run.next(), Step::Execute(_)) {
                         return Ok(());
                     }
                 }
@@ -456,7 +449,7 @@ impl Driver {
             Some(result_event(state, came_to, took))
         });
         let events: Vec<Event> = events.collect();
-        self.journal.record(events).await
+        self.journal.record_results(events).await
     }
 
     fn spawn(&self, tasks: &mut JoinSet<(CallId, CameTo, Duration)>, id: &CallId) {

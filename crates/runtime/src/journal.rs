@@ -4,12 +4,18 @@
 //! on folds it anew; whoever lost the lease appends nothing (R6).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use countersign_core::{Event, Illegal, Run, RunId, Subject};
+use countersign_core::{Changes, Event, Illegal, Run, RunId, Subject};
 
 use crate::clock::Clock;
 use crate::progress::Progress;
 use crate::store::{Append, AppendError, Lease, LoadError, Look, Revision, Store, StoreFault, Writer};
+
+/// How often a result that cannot be stored is tried again.
+const RESULT_RETRIES_MAX: u32 = 10;
+/// How long after.
+const RESULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Journal {
     store: Arc<dyn Store>,
@@ -82,12 +88,28 @@ impl Journal {
     /// forgotten if they do not fit it any more: a sibling's answer loses no result, and a cancel wins.
     pub(crate) async fn record(&mut self, events: Vec<Event>) -> Result<(), DriveError> {
         while !events.is_empty() {
-            let Ok((_, changes)) = self.run.record(events.clone(), self.clock.now()) else { return Ok(()) };
-            if self.append(Append::Plain(changes)).await? {
+            let Ok((after, changes)) = self.run.record(events.clone(), self.clock.now()) else { break };
+            if self.append(Append::Plain(changes)).await?.is_some() {
+                self.run = after;
                 break;
             }
         }
         Ok(())
+    }
+
+    /// The same for what a call came to, which happened whether it can be stored or not. A database that is
+    /// full or busy is asked again for a while: a result that is lost here makes a write unknown.
+    pub(crate) async fn record_results(&mut self, events: Vec<Event>) -> Result<(), DriveError> {
+        let mut attempts = 0;
+        loop {
+            match self.record(events.clone()).await {
+                Err(DriveError::Store(StoreFault::Full(_) | StoreFault::Busy(_))) if attempts < RESULT_RETRIES_MAX => {
+                    attempts += 1;
+                    self.clock.sleep(RESULT_RETRY_AFTER).await;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Stores what a judge makes of the switches and rights that the storing transaction reads (G9). Where
@@ -103,32 +125,35 @@ impl Journal {
             let recorded: Result<_, Illegal> = run.record(events, now);
             recorded.ok().map(|(_, changes)| changes)
         });
-        self.append(Append::Judged { subjects, judge }).await
+        let Some(changes) = self.append(Append::Judged { subjects, judge }).await? else { return Ok(false) };
+        let folded = self.run.record(changes.events().to_vec(), changes.at());
+        let (after, _) = folded.map_err(|illegal| self.unreadable(illegal.to_string()))?;
+        self.run = after;
+        Ok(true)
     }
 
-    /// `false`: the log had moved on, and has been folded anew.
-    async fn append(&mut self, append: Append) -> Result<bool, DriveError> {
+    /// `None`: nothing was stored; the log may have moved on, and has been folded anew.
+    async fn append(&mut self, append: Append) -> Result<Option<Changes>, DriveError> {
         let writer = Writer::Worker(self.lease.clone());
-        let stored = self.store.append(&self.lease.run, self.revision(), &writer, self.clock.now(), append).await;
-        match stored {
+        match self.store.append(&self.lease.run, self.revision(), &writer, self.clock.now(), append).await {
             Ok(Some(changes)) => {
-                let (run, _) = self.run.record(changes.events().to_vec(), changes.at()).map_err(|illegal| {
-                    DriveError::Unreadable { run: self.lease.run.clone(), reason: illegal.to_string() }
-                })?;
-                self.run = run;
                 changes.events().iter().for_each(|event| self.progress.stored(event));
-                Ok(true)
+                Ok(Some(changes))
             }
-            Ok(None) => Ok(false),
+            Ok(None) => Ok(None),
             Err(AppendError::Conflict) => {
                 self.reload().await?;
-                Ok(false)
+                Ok(None)
             }
             Err(AppendError::LeaseLost) => Err(DriveError::LeaseLost),
             Err(AppendError::NotFound(run)) => Err(DriveError::NotFound(run)),
-            Err(AppendError::Unreadable { run, reason }) => Err(DriveError::Unreadable { run, reason }),
+            Err(AppendError::Unreadable { reason, .. }) => Err(self.unreadable(reason)),
             Err(AppendError::Fault(fault)) => Err(fault.into()),
         }
+    }
+
+    fn unreadable(&self, reason: String) -> DriveError {
+        DriveError::Unreadable { run: self.lease.run.clone(), reason }
     }
 
     pub(crate) async fn reload(&mut self) -> Result<(), DriveError> {
@@ -136,8 +161,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether the log has moved on since it was folded, without reading it.
-    pub(crate) async fn has_moved(&self) -> Result<bool, DriveError> {
-        Ok(self.store.revision(&self.lease.run).await? != self.revision())
+    /// Folds the log anew if it has moved on. A store that fails for a moment is asked again at the next
+    /// look: a call in flight is worth more than knowing at once.
+    pub(crate) async fn follow(&mut self) -> bool {
+        let moved = self.store.revision(&self.lease.run).await.is_ok_and(|newest| newest != self.revision());
+        moved && self.reload().await.is_ok()
     }
 }

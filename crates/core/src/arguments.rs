@@ -124,7 +124,9 @@ impl<'de> Deserialize<'de> for Arguments {
     fn deserialize<D: de::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         match (Strict { depth: 1 }).deserialize(source)? {
             Value::Object(members) => Ok(Self(members)),
-            _ => Err(de::Error::custom("arguments are one JSON object")),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err(de::Error::custom("arguments are one JSON object"))
+            }
         }
     }
 }

@@ -239,7 +239,7 @@ pub enum DecisionRefused {
     #[error("the calls named are not exactly those that need approval: {}", .needed.iter().map(CallId::as_str).collect::<Vec<_>>().join(", "))]
     CallsIncomplete {
         /// The calls to name.
-        needed: Vec<CallId>,
+        needed: Box<[CallId]>,
     },
     /// Somebody was first; possibly the same person.
     #[error("{} has already decided: {}", .0.by, .0.verdict.as_str())]
@@ -445,7 +445,7 @@ fn well_formed(pending: &Pending, said: &Said) -> Result<(), DecisionRefused> {
         | (Question::Input { .. }, Said::Turn { verdict: CallVerdict::Deny, .. } | Said::Answer(_))
         | (Question::Resolution { .. }, Said::Settle { .. }) => Ok(()),
         (Question::Approval, Said::Calls { verdicts, .. }) => {
-            let needed: Vec<CallId> = pending.asked().map(|call| call.id.clone()).collect();
+            let needed: Box<[CallId]> = pending.asked().map(|call| call.id.clone()).collect();
             if needed.len() == verdicts.len() && needed.iter().all(|id| verdicts.contains_key(id)) {
                 Ok(())
             } else {

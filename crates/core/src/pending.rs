@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Deadline {
         Ok(match Value::deserialize(source)? {
             Value::Null => Self::Never,
             Value::String(text) => text.parse().map_or(Self::Unreadable, Self::At),
-            _ => Self::Unreadable,
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Self::Unreadable,
         })
     }
 }

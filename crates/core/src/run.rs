@@ -116,6 +116,36 @@ pub enum Stage {
     Finished(CallResult),
 }
 
+impl Stage {
+    /// The start of a write that has no result yet.
+    fn running_write(&self) -> Option<&Running> {
+        match self {
+            Self::Running(running) => Some(running).filter(|running| running.effect.writes()),
+            Self::Proposed
+            | Self::Held
+            | Self::AwaitingInput
+            | Self::Cleared(_)
+            | Self::Barred(_)
+            | Self::Unknown { .. }
+            | Self::Finished(_) => None,
+        }
+    }
+
+    /// What keeps it from running, while its result is owed.
+    fn bar(&self) -> Option<&Bar> {
+        match self {
+            Self::Barred(bar) => Some(bar),
+            Self::Proposed
+            | Self::Held
+            | Self::AwaitingInput
+            | Self::Cleared(_)
+            | Self::Running(_)
+            | Self::Unknown { .. }
+            | Self::Finished(_) => None,
+        }
+    }
+}
+
 /// A started call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
@@ -382,9 +412,10 @@ impl Run {
     /// The result of a write promises something to the world (R3).
     fn durability_of_result(&self, event: &Event) -> Durability {
         let Event::CallFinished(finished) = event else { return Durability::Process };
-        match self.turn.as_ref().and_then(|turn| turn.call(&finished.call)).map(|state| state.stage) {
-            Some(Stage::Running(running)) if running.effect.writes() => Durability::Disk,
-            _ => Durability::Process,
+        let call = self.turn.as_ref().and_then(|turn| turn.call(&finished.call));
+        match call.and_then(|state| state.stage.running_write()) {
+            Some(_) => Durability::Disk,
+            None => Durability::Process,
         }
     }
 
@@ -581,17 +612,17 @@ impl Run {
                 VerdictWord::Happened | VerdictWord::DidNotHappen | VerdictWord::GiveUp,
             ) => {
                 let position = turn.position(call).ok_or("there is no such call")?;
-                let text = decided.result.as_deref();
-                match decided.verdict {
-                    VerdictWord::Happened => {
-                        let text = text.unwrap_or("A person confirmed that this call happened.");
-                        turn.stages[position] = Stage::Finished(CallResult::from_tool(ResultKind::Ok, text, Vec::new(), 0));
-                    }
-                    VerdictWord::DidNotHappen => {
-                        let text = text.unwrap_or("A person found that this call did not happen. It was not run again.");
-                        turn.stages[position] = Stage::Finished(CallResult::from_tool(ResultKind::Error, text, Vec::new(), 0));
-                    }
-                    _ => self.given_up = true,
+                let settled = |kind, otherwise| {
+                    let text = decided.result.as_deref().unwrap_or(otherwise);
+                    Stage::Finished(CallResult::from_tool(kind, text, Vec::new(), 0))
+                };
+                if decided.verdict == VerdictWord::GiveUp {
+                    self.given_up = true;
+                } else if decided.verdict == VerdictWord::Happened {
+                    turn.stages[position] = settled(ResultKind::Ok, "A person confirmed that this call happened.");
+                } else {
+                    let otherwise = "A person found that this call did not happen. It was not run again.";
+                    turn.stages[position] = settled(ResultKind::Error, otherwise);
                 }
             }
             _ => return Err("this verdict does not fit the question"),
@@ -655,7 +686,12 @@ impl Run {
         let earlier_is_open = |stage: &Stage| match stage {
             Stage::Finished(_) => false,
             Stage::Running(running) => started.effect.writes() || running.effect.writes(),
-            _ => started.effect.writes(),
+            Stage::Proposed
+            | Stage::Held
+            | Stage::AwaitingInput
+            | Stage::Cleared(_)
+            | Stage::Barred(_)
+            | Stage::Unknown { .. } => started.effect.writes(),
         };
         if turn.stages[..position].iter().any(earlier_is_open) {
             return Err("a write is a barrier");
@@ -697,10 +733,7 @@ impl Run {
     fn take_unknown(&mut self, call: &CallId) -> Result<(), &'static str> {
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
         let position = turn.position(call).ok_or("there is no such call")?;
-        let deadline = match &turn.stages[position] {
-            Stage::Running(running) if running.effect.writes() => running.deadline,
-            _ => return Err("no write of this id is running"),
-        };
+        let deadline = turn.stages[position].running_write().ok_or("no write of this id is running")?.deadline;
         turn.stages[position] = Stage::Unknown { deadline };
         for stage in &mut turn.stages {
             if matches!(stage, Stage::Proposed | Stage::Cleared(_) | Stage::AwaitingInput) {
@@ -860,10 +893,7 @@ impl Run {
         };
         let owed: Vec<Event> = turn
             .calls()
-            .filter_map(|state| match state.stage {
-                Stage::Barred(bar) => Some(finished(state.call, bar.result(&state.call.name))),
-                _ => None,
-            })
+            .filter_map(|state| state.stage.bar().map(|bar| finished(state.call, bar.result(&state.call.name))))
             .collect();
         if !owed.is_empty() {
             return Step::Record(owed);
@@ -887,7 +917,7 @@ impl Run {
     fn next_when_cancelled(&self, by: &Subject) -> Step {
         let calls = || self.turn.iter().flat_map(Turn::calls);
         let writes: Vec<CallId> = calls()
-            .filter(|state| matches!(state.stage, Stage::Running(running) if running.effect.writes()))
+            .filter(|state| state.stage.running_write().is_some())
             .map(|state| state.call.id.clone())
             .collect();
         if !writes.is_empty() {
@@ -1083,7 +1113,13 @@ impl Run {
     fn answer<'a>(&'a self, turn: &Turn, state: CallState<'a>) -> Message<'a> {
         let (content, is_error) = match state.stage {
             Stage::Finished(result) => (Cow::Borrowed(result.content.as_str()), result.is_error()),
-            _ => (Cow::Borrowed("The outcome of this call is not known."), true),
+            Stage::Proposed
+            | Stage::Held
+            | Stage::AwaitingInput
+            | Stage::Cleared(_)
+            | Stage::Barred(_)
+            | Stage::Running(_)
+            | Stage::Unknown { .. } => (Cow::Borrowed("The outcome of this call is not known."), true),
         };
         let edited = self.pendings.iter().rev().find(|record| {
             record.pending.turn == turn.number && record.decided.is_some() && !record.pending.editors.is_empty()

@@ -9,7 +9,7 @@ mod leases;
 mod lists;
 mod logs;
 mod policy;
-mod sample;
+pub mod sample;
 
 use std::fmt::Debug;
 use std::sync::Arc;

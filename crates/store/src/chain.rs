@@ -52,7 +52,8 @@ impl Chain {
 
     /// The MAC of an entry, given the one before it.
     pub(crate) fn entry(&self, before: &Mac, seq: u64, at: &str, kind: &str, sealed: &[u8]) -> Mac {
-        let fields: [&[u8]; 5] = [before, &seq.to_be_bytes(), at.as_bytes(), kind.as_bytes(), &Sha256::digest(sealed)];
+        let fields: [&[u8]; 5] =
+            [before, &seq.to_be_bytes(), at.as_bytes(), kind.as_bytes(), &Sha256::digest(sealed)];
         mac(&self.0, "countersign/entry/v1", &fields)
     }
 
@@ -77,8 +78,13 @@ impl Chain {
             optional(failure.as_deref()),
             optional(row.finished_at.map(time::text).as_deref()),
         ];
-        let mut fields: Vec<&[u8]> =
-            vec![head, id.as_str().as_bytes(), state.as_str().as_bytes(), agent.as_str().as_bytes(), owner.as_str().as_bytes()];
+        let mut fields: Vec<&[u8]> = vec![
+            head,
+            id.as_str().as_bytes(),
+            state.as_str().as_bytes(),
+            agent.as_str().as_bytes(),
+            owner.as_str().as_bytes(),
+        ];
         fields.extend(numbers.iter().map(<[u8; 8]>::as_slice));
         fields.extend(times.iter().chain(&optionals).map(String::as_bytes));
         mac(&self.0, "countersign/row/v1", &fields)

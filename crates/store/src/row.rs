@@ -7,8 +7,8 @@
 use std::fmt::Display;
 
 use countersign::{
-    AgentName, Deadline, Limit, Lease, PendingId, PendingRow, PendingStatus, Principal, Revision, RunId, RunListing, RunRow,
-    RunState, Standing, StoreFault, Subject, Switch, Usage,
+    AgentName, Deadline, Lease, Limit, PendingId, PendingRow, PendingStatus, Principal, Revision, RunId,
+    RunListing, RunRow, RunState, Standing, StoreFault, Subject, Switch, Usage,
 };
 use jiff::Timestamp;
 use rusqlite::Row;
@@ -57,14 +57,20 @@ impl<'r> Cells<'r> {
     /// The cells of a row of `table`, which calls itself what stands in `key`.
     pub(crate) fn of(row: &'r Row<'r>, table: &'static str, key: &'static str) -> Self {
         let name = match row.get_ref(key) {
-            Ok(ValueRef::Text(text) | ValueRef::Blob(text)) => String::from_utf8_lossy(text).chars().take(64).collect(),
+            Ok(ValueRef::Text(text) | ValueRef::Blob(text)) => {
+                String::from_utf8_lossy(text).chars().take(64).collect()
+            }
             Ok(ValueRef::Integer(number)) => number.to_string(),
             Ok(ValueRef::Null | ValueRef::Real(_)) | Err(_) => "?".to_owned(),
         };
         Self { row, table, name }
     }
 
-    fn bad(&self, column: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BadRow {
+    fn bad(
+        &self,
+        column: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> BadRow {
         BadRow { table: self.table, column, row: self.name.clone(), source: source.into() }
     }
 
@@ -75,8 +81,12 @@ impl<'r> Cells<'r> {
     fn optional_text(&self, column: &'static str) -> Result<Option<&'r str>, BadRow> {
         match self.value(column)? {
             ValueRef::Null => Ok(None),
-            ValueRef::Text(text) => std::str::from_utf8(text).map(Some).map_err(|error| self.bad(column, error)),
-            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => Err(self.bad(column, NotThis::Kind("text"))),
+            ValueRef::Text(text) => {
+                std::str::from_utf8(text).map(Some).map_err(|error| self.bad(column, error))
+            }
+            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => {
+                Err(self.bad(column, NotThis::Kind("text")))
+            }
         }
     }
 
@@ -171,7 +181,8 @@ impl RunRecord {
                 agent: cells.name::<AgentName>("agent")?,
                 owner: cells.name::<Subject>("owner")?,
                 unattended: cells.flag("unattended")?,
-                iterations: u32::try_from(cells.number("iterations")?).map_err(|error| cells.bad("iterations", error))?,
+                iterations: u32::try_from(cells.number("iterations")?)
+                    .map_err(|error| cells.bad("iterations", error))?,
                 usage: Usage {
                     input_tokens: cells.count("input_tokens")?,
                     output_tokens: cells.count("output_tokens")?,
@@ -180,7 +191,10 @@ impl RunRecord {
                 },
                 limit: match cells.optional_text("limit_reached")? {
                     None => None,
-                    Some(word) => Some(from_word::<Limit>(word).map_err(|_| cells.bad("limit_reached", NotThis::Kind("limit")))?),
+                    Some(word) => Some(
+                        from_word::<Limit>(word)
+                            .map_err(|_| cells.bad("limit_reached", NotThis::Kind("limit")))?,
+                    ),
                 },
                 failure: cells.optional_text("failure")?.map(str::to_owned),
                 created_at: cells.time("created_at")?,
@@ -193,11 +207,17 @@ impl RunRecord {
             lease: match (cells.optional_text("lease_token")?, cells.optional_time("lease_until")?) {
                 (Some(token), Some(until)) => Some((token.to_owned(), until)),
                 (None, None) => None,
-                (Some(_), None) | (None, Some(_)) => return Err(cells.bad("lease_until", NotThis::Kind("lease"))),
+                (Some(_), None) | (None, Some(_)) => {
+                    return Err(cells.bad("lease_until", NotThis::Kind("lease")));
+                }
             },
         };
         let expected = root.chain(&record.row.id).row(&record.row, record.revision, &record.head);
-        if same(&expected, cells.bytes("mac")?) { Ok(record) } else { Err(cells.bad("mac", NotThis::Changed)) }
+        if same(&expected, cells.bytes("mac")?) {
+            Ok(record)
+        } else {
+            Err(cells.bad("mac", NotThis::Changed))
+        }
     }
 
     /// When the lease that somebody holds now would end.
@@ -214,7 +234,11 @@ impl RunRecord {
 
     /// The line of a list.
     pub(crate) fn listing(self, now: Timestamp) -> RunListing {
-        RunListing { leased: self.leased_until(now).is_some(), revision: Revision(self.revision), row: self.row }
+        RunListing {
+            leased: self.leased_until(now).is_some(),
+            revision: Revision(self.revision),
+            row: self.row,
+        }
     }
 }
 
@@ -228,16 +252,19 @@ pub(crate) fn pending(row: &Row<'_>) -> Result<PendingRow, BadRow> {
     Ok(PendingRow {
         id: cells.name::<PendingId>("id")?,
         run: cells.name::<RunId>("run")?,
-        kind: cells.word("kind", |word| ["approval", "input", "resolution"].contains(&word).then(|| word.to_owned()))?,
+        kind: cells.word("kind", |word| {
+            ["approval", "input", "resolution"].contains(&word).then(|| word.to_owned())
+        })?,
         status: cells.word("status", PendingStatus::from_word)?,
         agent: cells.name::<AgentName>("agent")?,
         owner: cells.name::<Subject>("owner")?,
         created_at: cells.time("created_at")?,
         expires_at: match cells.value("expires_at")? {
             ValueRef::Null => Deadline::Never,
-            ValueRef::Text(text) => {
-                std::str::from_utf8(text).ok().and_then(time::parse).map_or(Deadline::Unreadable, Deadline::At)
-            }
+            ValueRef::Text(text) => std::str::from_utf8(text)
+                .ok()
+                .and_then(time::parse)
+                .map_or(Deadline::Unreadable, Deadline::At),
             ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => Deadline::Unreadable,
         },
         decided_by: match cells.optional_text("decided_by")? {
@@ -261,14 +288,17 @@ pub(crate) fn deadline(expires_at: Deadline) -> Option<String> {
 pub(crate) fn switch(row: &Row<'_>) -> Option<(String, Switch)> {
     let name = match row.get_ref("name") {
         Ok(ValueRef::Text(name)) => std::str::from_utf8(name).ok()?.to_owned(),
-        Ok(ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_)) | Err(_) => return None,
+        Ok(ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_)) | Err(_) => {
+            return None;
+        }
     };
     let switch = match row.get_ref("enabled") {
         Ok(ValueRef::Integer(0)) => Switch::Off,
         Ok(ValueRef::Integer(1)) => Switch::On,
-        Ok(ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_)) | Err(_) => {
-            Switch::Unreadable
-        }
+        Ok(
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_),
+        )
+        | Err(_) => Switch::Unreadable,
     };
     Some((name, switch))
 }

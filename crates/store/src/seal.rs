@@ -70,7 +70,12 @@ impl Key {
     }
 
     /// Seals a text for one place: format, key id, nonce, ciphertext.
-    pub(crate) fn seal(&self, clock: &dyn Clock, place: Place<'_>, text: &[u8]) -> Result<Vec<u8>, NotSealed> {
+    pub(crate) fn seal(
+        &self,
+        clock: &dyn Clock,
+        place: Place<'_>,
+        text: &[u8],
+    ) -> Result<Vec<u8>, NotSealed> {
         let nonce = random(clock);
         let nonce = &nonce[..NONCE_BYTES];
         let mut sealed = Vec::with_capacity(HEADER_BYTES + NONCE_BYTES + text.len() + 16);
@@ -79,7 +84,8 @@ impl Key {
         let bound = place.bound(&sealed);
         sealed.extend_from_slice(nonce);
         let nonce = XNonce::try_from(nonce).map_err(|_| NotSealed)?;
-        let ciphertext = self.cipher().encrypt(&nonce, Payload { msg: text, aad: &bound }).map_err(|_| NotSealed)?;
+        let ciphertext =
+            self.cipher().encrypt(&nonce, Payload { msg: text, aad: &bound }).map_err(|_| NotSealed)?;
         sealed.extend_from_slice(&ciphertext);
         Ok(sealed)
     }
@@ -121,7 +127,13 @@ impl Place<'_> {
     /// The associated data: every part with its length, so that no two places read alike.
     fn bound(self, header: &[u8]) -> Vec<u8> {
         let mut bound = Vec::with_capacity(128);
-        for part in [header, self.table.as_bytes(), self.column.as_bytes(), self.run.as_bytes(), &self.seq.to_be_bytes()] {
+        for part in [
+            header,
+            self.table.as_bytes(),
+            self.column.as_bytes(),
+            self.run.as_bytes(),
+            &self.seq.to_be_bytes(),
+        ] {
             bound.extend_from_slice(&(part.len() as u64).to_be_bytes());
             bound.extend_from_slice(part);
         }

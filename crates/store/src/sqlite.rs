@@ -5,11 +5,14 @@
 //! returns (R3). Not here: making the folder, backups, a second machine.
 
 mod connections;
+mod entries;
 mod leases;
 mod lists;
 mod log;
 mod policy;
 mod schema;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,9 +20,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign::{
-    AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError, Durability, Lease, LoadError, Log, Look,
-    Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId, RunListing, Store, StoreFault, Subject,
-    SwitchName, Writer,
+    AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError, Durability, Lease,
+    LoadError, Log, Look, Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId,
+    RunListing, Store, StoreFault, Subject, SwitchName, Writer,
 };
 use jiff::Timestamp;
 
@@ -156,13 +159,22 @@ impl Store for SqliteStore {
     }
 
     async fn revision(&self, run: &RunId) -> Result<Revision, LoadError> {
-        self.connections.read(|tx| log::readable(tx, &self.vault, run).map(|record| Revision(record.revision)))
+        self.connections
+            .read(|tx| log::readable(tx, &self.vault, run).map(|record| Revision(record.revision)))
     }
 
-    async fn claim(&self, run: &RunId, token: String, now: Timestamp, lease: Duration) -> Result<Lease, ClaimError> {
+    async fn claim(
+        &self,
+        run: &RunId,
+        token: String,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Lease, ClaimError> {
         let (vault, run) = (self.vault(), run.clone());
         self.connections
-            .write(Durability::Process, move |tx| leases::claim(tx, &vault, &run, token, leases::Term { now, length: lease }))
+            .write(Durability::Process, move |tx| {
+                leases::claim(tx, &vault, &run, token, leases::Term { now, length: lease })
+            })
             .await
     }
 
@@ -223,14 +235,21 @@ impl Store for SqliteStore {
         cursor: Option<&str>,
     ) -> Result<Page<RunListing>, StoreFault> {
         let (vault, filter, cursor) = (self.vault(), filter.clone(), cursor.map(str::to_owned));
-        self.connections.read_aside(move |tx| lists::runs(tx, &vault, &filter, now, limit, cursor.as_deref())).await
+        self.connections
+            .read_aside(move |tx| lists::runs(tx, &vault, &filter, now, limit, cursor.as_deref()))
+            .await
     }
 
     async fn pending(&self, id: &PendingId) -> Result<Option<PendingRow>, StoreFault> {
         self.connections.read(|tx| lists::pending(tx, id))
     }
 
-    async fn pendings(&self, filter: &PendingFilter, limit: usize, cursor: Option<&str>) -> Result<Page<PendingRow>, StoreFault> {
+    async fn pendings(
+        &self,
+        filter: &PendingFilter,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Page<PendingRow>, StoreFault> {
         let (filter, cursor) = (filter.clone(), cursor.map(str::to_owned));
         self.connections.read_aside(move |tx| lists::pendings(tx, &filter, limit, cursor.as_deref())).await
     }

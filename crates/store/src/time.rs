@@ -20,14 +20,19 @@ mod tests {
 
     #[test]
     fn a_moment_is_read_as_it_was_written_and_sorts_as_text() {
-        let moments = [0, 1, 999_999_999, 1_000_000_000, 1_790_000_000_123_456_789].map(|nanosecond| {
-            Timestamp::from_nanosecond(nanosecond).unwrap()
-        });
+        let moments = [0, 1, 999_999_999, 1_000_000_000, 1_790_000_000_123_456_789]
+            .map(|nanosecond| Timestamp::from_nanosecond(nanosecond).unwrap());
         let texts = moments.map(text);
         assert_eq!(texts[1], "1970-01-01T00:00:00.000000001Z");
         assert_eq!(texts.each_ref().map(|text| parse(text).unwrap()), moments);
         assert!(texts.is_sorted());
-        for other in ["", "soon", "1970-01-01T00:00:00Z", "1970-01-01T01:00:00.000000000+01:00", "1970-02-30T00:00:00.000000000Z"] {
+        for other in [
+            "",
+            "soon",
+            "1970-01-01T00:00:00Z",
+            "1970-01-01T01:00:00.000000000+01:00",
+            "1970-02-30T00:00:00.000000000Z",
+        ] {
             assert_eq!(parse(other), None, "{other}");
         }
     }

@@ -22,14 +22,21 @@ pub(crate) struct Vault {
 
 impl Vault {
     /// The keys of a new installation, and its root sealed.
-    pub(crate) fn new_installation(master: MasterKey, clock: Arc<dyn Clock>) -> Result<(Self, Vec<u8>), StoreFault> {
+    pub(crate) fn new_installation(
+        master: MasterKey,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, Vec<u8>), StoreFault> {
         let root = Root::derive(&master, &random(&*clock));
         let sealed = master.key().seal(&*clock, ROOT, root.bytes()).map_err(unsealed)?;
         Ok((Self { master, root, clock }, sealed))
     }
 
     /// The keys of an installation whose root is stored.
-    pub(crate) fn of_installation(master: MasterKey, clock: Arc<dyn Clock>, sealed: &[u8]) -> Result<Self, Unopened> {
+    pub(crate) fn of_installation(
+        master: MasterKey,
+        clock: Arc<dyn Clock>,
+        sealed: &[u8],
+    ) -> Result<Self, Unopened> {
         let root = Root::from_bytes(&master.key().open(ROOT, sealed)?).ok_or(Unopened::NotThis)?;
         Ok(Self { master, root, clock })
     }

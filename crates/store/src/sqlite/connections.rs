@@ -83,7 +83,9 @@ impl Connections {
         let Ok(mut writer) = self.writer.try_lock() else { return InPlace::InTheWay(work) };
         match writer.run(Durability::Process, Duration::ZERO, work) {
             Ok(result) => InPlace::Done(result),
-            Err((error, work)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => InPlace::InTheWay(work),
+            Err((error, work)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                InPlace::InTheWay(work)
+            }
             Err((error, _)) => InPlace::Done(Err(fault(error).into())),
         }
     }
@@ -128,7 +130,12 @@ enum InPlace<T, E, F> {
 impl Writer {
     /// Runs the closure in a transaction and commits it if it says so. The outer error gives the closure
     /// back: the transaction could not begin.
-    fn run<T, E, F>(&mut self, durability: Durability, patience: Duration, work: F) -> Result<Result<T, E>, (rusqlite::Error, F)>
+    fn run<T, E, F>(
+        &mut self,
+        durability: Durability,
+        patience: Duration,
+        work: F,
+    ) -> Result<Result<T, E>, (rusqlite::Error, F)>
     where
         E: From<StoreFault>,
         F: FnOnce(&Transaction<'_>) -> Result<T, E>,

@@ -30,7 +30,13 @@ impl Term {
     }
 }
 
-pub(super) fn claim(tx: &Transaction<'_>, vault: &Vault, run: &RunId, token: String, term: Term) -> Result<Lease, ClaimError> {
+pub(super) fn claim(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    run: &RunId,
+    token: String,
+    term: Term,
+) -> Result<Lease, ClaimError> {
     let record = match record(tx, vault, run)? {
         Some(record) => record.map_err(StoreFault::from)?,
         None => return Err(ClaimError::NotFound(run.clone())),
@@ -55,7 +61,12 @@ pub(super) fn claim_any(
 }
 
 /// The free run of these agents that has waited longest. Rows that cannot be read are passed over.
-pub(super) fn next(tx: &Connection, vault: &Vault, agents: &[AgentName], now: Timestamp) -> Result<Option<RunRecord>, StoreFault> {
+pub(super) fn next(
+    tx: &Connection,
+    vault: &Vault,
+    agents: &[AgentName],
+    now: Timestamp,
+) -> Result<Option<RunRecord>, StoreFault> {
     let mut select = tx.prepare_cached(&queue()).map_err(fault)?;
     let now_text = time::text(now);
     let mut first: Option<(i64, RunRecord)> = None;
@@ -95,21 +106,29 @@ fn grant(tx: &Transaction<'_>, record: RunRecord, token: String, term: Term) -> 
 }
 
 pub(super) fn heartbeat(tx: &Transaction<'_>, lease: &Lease, term: Term) -> Result<bool, StoreFault> {
-    tx.prepare_cached("UPDATE runs SET lease_until = ?1 WHERE id = ?2 AND lease_token = ?3 AND lease_until > ?4")
-        .and_then(|mut update| update.execute((term.until(), lease.run.as_str(), &lease.token, time::text(term.now))))
-        .map(|changed| changed > 0)
-        .map_err(fault)
+    tx.prepare_cached(
+        "UPDATE runs SET lease_until = ?1 WHERE id = ?2 AND lease_token = ?3 AND lease_until > ?4",
+    )
+    .and_then(|mut update| {
+        update.execute((term.until(), lease.run.as_str(), &lease.token, time::text(term.now)))
+    })
+    .map(|changed| changed > 0)
+    .map_err(fault)
 }
 
 pub(super) fn release(tx: &Transaction<'_>, lease: &Lease, seen: Revision) -> Result<bool, StoreFault> {
     let revision: Option<i64> = tx
         .prepare_cached("SELECT revision FROM runs WHERE id = ?1 AND lease_token = ?2")
-        .and_then(|mut select| select.query_row((lease.run.as_str(), &lease.token), |row| row.get(0)).optional())
+        .and_then(|mut select| {
+            select.query_row((lease.run.as_str(), &lease.token), |row| row.get(0)).optional()
+        })
         .map_err(fault)?;
     match revision {
         Some(revision) if revision.cast_unsigned() > seen.0 => Ok(false),
         Some(_) => tx
-            .prepare_cached("UPDATE runs SET lease_token = NULL, lease_until = NULL WHERE id = ?1 AND lease_token = ?2")
+            .prepare_cached(
+                "UPDATE runs SET lease_token = NULL, lease_until = NULL WHERE id = ?1 AND lease_token = ?2",
+            )
             .and_then(|mut update| update.execute((lease.run.as_str(), &lease.token)))
             .map(|_| true)
             .map_err(fault),

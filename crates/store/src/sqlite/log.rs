@@ -1,21 +1,21 @@
-//! Runs and their logs: create, append, load.
+//! Runs: create, append, load.
 //!
-//! Invariant: the rows that follow from an entry are written in the transaction that writes the entry (R1).
-//! Nothing is chained to a log whose row or last entry cannot be trusted, and a log is given out whole and
-//! checked, or not at all (S4, R2).
+//! Invariant: the rows that follow from an entry are written in the transaction that writes the entry (R1),
+//! and nothing is chained to a log whose row or last entry cannot be trusted (S4). Not here: sealing and
+//! checking the entries themselves (`entries`).
 
 use countersign::{
-    Append, AppendError, Changes, CreateError, Entry, Event, LoadError, Log, PendingRow, Revision, RunId, RunState, StoreFault,
-    UnreadableEvent, Writer,
+    Append, AppendError, Changes, CreateError, LoadError, Log, PendingRow, Revision, RunId, RunState,
+    StoreFault, Writer,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, named_params};
 
+use super::entries::{self, Broken};
 use super::fault;
 use super::policy::look;
 use crate::chain::Chain;
-use crate::mac::{Mac, same};
-use crate::row::{self, BadRow, Cells, RunRecord};
+use crate::row::{self, BadRow, RunRecord};
 use crate::time;
 use crate::vault::{RunKey, Vault};
 
@@ -28,9 +28,15 @@ pub(super) struct Aim {
 }
 
 /// A run's record, if there is such a run, and if it can be read.
-pub(super) fn record(tx: &Connection, vault: &Vault, run: &RunId) -> Result<Option<Result<RunRecord, BadRow>>, StoreFault> {
+pub(super) fn record(
+    tx: &Connection,
+    vault: &Vault,
+    run: &RunId,
+) -> Result<Option<Result<RunRecord, BadRow>>, StoreFault> {
     tx.prepare_cached(&format!("SELECT {} FROM runs WHERE id = ?1", RunRecord::COLUMNS))
-        .and_then(|mut select| select.query_row([run.as_str()], |row| Ok(RunRecord::read(row, &vault.root))).optional())
+        .and_then(|mut select| {
+            select.query_row([run.as_str()], |row| Ok(RunRecord::read(row, &vault.root))).optional()
+        })
         .map_err(fault)
 }
 
@@ -56,7 +62,7 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
     let chain = vault.root.chain(run);
     let row = changes.row();
     let ticket = next_ticket(tx)?;
-    let entries = prepared(changes, &key, &chain, 0, Chain::BEGIN)?;
+    let entries = entries::sealed(changes, &key, &chain, 0, Chain::BEGIN)?;
     let head = entries.last().map_or(Chain::BEGIN, |entry| entry.mac);
     let revision = entries.len() as u64;
     tx.prepare_cached(
@@ -90,12 +96,17 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
         })
     })
     .map_err(fault)?;
-    insert_entries(tx, run, &entries)?;
+    entries::insert(tx, run, &entries)?;
     changes.inbox().iter().try_for_each(|pending| upsert_pending(tx, pending))?;
     Ok(())
 }
 
-pub(super) fn append(tx: &Transaction<'_>, vault: &Vault, aim: &Aim, append: Append) -> Result<Option<Changes>, AppendError> {
+pub(super) fn append(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    aim: &Aim,
+    append: Append,
+) -> Result<Option<Changes>, AppendError> {
     let unreadable = |reason: String| AppendError::Unreadable { run: aim.run.clone(), reason };
     let record = match record(tx, vault, &aim.run)? {
         Some(Ok(record)) => record,
@@ -111,8 +122,9 @@ pub(super) fn append(tx: &Transaction<'_>, vault: &Vault, aim: &Aim, append: App
     if record.revision != aim.at.0 {
         return Err(AppendError::Conflict);
     }
-    trust_the_end(tx, &record)?.map_err(|broken| unreadable(broken.to_string()))?;
-    let key = vault.run(&aim.run, &record.key).map_err(|error| unreadable(Broken::Key(error.to_string()).to_string()))?;
+    entries::end_is_sound(tx, &vault.root.chain(&aim.run), &record)?
+        .map_err(|broken| unreadable(broken.to_string()))?;
+    let key = vault.run(&aim.run, &record.key).map_err(|error| unreadable(Broken::Key(error).to_string()))?;
 
     let changes = match append {
         Append::Plain(changes) => Some(changes),
@@ -127,13 +139,19 @@ pub(super) fn append(tx: &Transaction<'_>, vault: &Vault, aim: &Aim, append: App
 }
 
 /// Writes the entries and everything that follows from them.
-fn store(tx: &Transaction<'_>, vault: &Vault, before: &RunRecord, key: &RunKey, changes: &Changes) -> Result<(), StoreFault> {
+fn store(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    before: &RunRecord,
+    key: &RunKey,
+    changes: &Changes,
+) -> Result<(), StoreFault> {
     let row = changes.row();
     let chain = vault.root.chain(&row.id);
-    let entries = prepared(changes, key, &chain, before.revision, before.head)?;
+    let entries = entries::sealed(changes, key, &chain, before.revision, before.head)?;
     let head = entries.last().map_or(before.head, |entry| entry.mac);
     let revision = before.revision + entries.len() as u64;
-    insert_entries(tx, &row.id, &entries)?;
+    entries::insert(tx, &row.id, &entries)?;
     tx.prepare_cached(
         "UPDATE runs SET state = :state, agent = :agent, owner = :owner, unattended = :unattended, iterations = :iterations, \
          input_tokens = :input, output_tokens = :output, cached_input_tokens = :cached, unknown_calls = :unknown, \
@@ -184,40 +202,6 @@ fn next_ticket(tx: &Transaction<'_>) -> Result<i64, StoreFault> {
         .map_err(fault)
 }
 
-/// An entry as it is stored.
-struct Prepared {
-    seq: u64,
-    at: String,
-    kind: &'static str,
-    sealed: Vec<u8>,
-    mac: Mac,
-}
-
-fn prepared(changes: &Changes, key: &RunKey, chain: &Chain, first: u64, head: Mac) -> Result<Vec<Prepared>, StoreFault> {
-    let at = time::text(changes.at());
-    let mut before = head;
-    (first..)
-        .zip(changes.events())
-        .map(|(seq, event)| {
-            let encoded = event.encode().map_err(|error| StoreFault::Failed(Box::new(error)))?;
-            let sealed = key.seal(seq, &encoded)?;
-            let kind = event.kind();
-            let mac = chain.entry(&before, seq, &at, kind, &sealed);
-            before = mac;
-            Ok(Prepared { seq, at: at.clone(), kind, sealed, mac })
-        })
-        .collect()
-}
-
-fn insert_entries(tx: &Transaction<'_>, run: &RunId, entries: &[Prepared]) -> Result<(), StoreFault> {
-    let mut insert = tx
-        .prepare_cached("INSERT INTO events (run, seq, at, kind, sealed, mac) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
-        .map_err(fault)?;
-    entries.iter().try_for_each(|Prepared { seq, at, kind, sealed, mac }| {
-        insert.execute((run.as_str(), seq.cast_signed(), at, kind, sealed, mac)).map(drop).map_err(fault)
-    })
-}
-
 fn upsert_pending(tx: &Transaction<'_>, pending: &PendingRow) -> Result<(), StoreFault> {
     tx.prepare_cached(
         "INSERT INTO pendings (id, run, kind, status, agent, owner, created_at, expires_at, decided_by) \
@@ -242,124 +226,12 @@ fn upsert_pending(tx: &Transaction<'_>, pending: &PendingRow) -> Result<(), Stor
     .map_err(fault)
 }
 
-/// Whether the last stored entry is the one that the row knows.
-fn trust_the_end(tx: &Connection, record: &RunRecord) -> Result<Result<(), Broken>, StoreFault> {
-    let last = tx
-        .prepare_cached("SELECT seq, mac FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 1")
-        .and_then(|mut select| {
-            select
-                .query_row([record.row.id.as_str()], |row| {
-                    let cells = Cells::of(row, "events", "seq");
-                    Ok(cells.count("seq").and_then(|seq| Ok((seq, cells.mac("mac")?))))
-                })
-                .optional()
-        })
-        .map_err(fault)?;
-    Ok(match last {
-        Some(Err(bad)) => Err(bad.into()),
-        Some(Ok((seq, mac))) => ends_well(record, seq + 1, &mac),
-        None => ends_well(record, 0, &Chain::BEGIN),
-    })
-}
-
-fn ends_well(record: &RunRecord, length: u64, head: &Mac) -> Result<(), Broken> {
-    match length.cmp(&record.revision) {
-        std::cmp::Ordering::Less => Err(Broken::Truncated { found: length, expected: record.revision }),
-        std::cmp::Ordering::Greater => Err(Broken::Added { first: record.revision }),
-        std::cmp::Ordering::Equal if same(&record.head, head) => Ok(()),
-        std::cmp::Ordering::Equal => Err(Broken::Changed { seq: length.saturating_sub(1) }),
-    }
-}
-
 pub(super) fn load(tx: &Transaction<'_>, vault: &Vault, run: &RunId) -> Result<Log, LoadError> {
     let record = readable(tx, vault, run)?;
-    match entries(tx, vault, &record)? {
+    match entries::all(tx, vault, &record)? {
         Ok(entries) => Ok(Log { entries }),
         Err(broken) => Err(LoadError::Unreadable { run: run.clone(), reason: broken.to_string() }),
     }
-}
-
-fn entries(tx: &Transaction<'_>, vault: &Vault, record: &RunRecord) -> Result<Result<Vec<Entry>, Broken>, StoreFault> {
-    let run = &record.row.id;
-    let key = match vault.run(run, &record.key) {
-        Ok(key) => key,
-        Err(error) => return Ok(Err(Broken::Key(error.to_string()))),
-    };
-    let chain = vault.root.chain(run);
-    let mut select = tx
-        .prepare_cached("SELECT seq, at, kind, sealed, mac FROM events WHERE run = ?1 ORDER BY seq")
-        .map_err(fault)?;
-    let mut rows = select.query([run.as_str()]).map_err(fault)?;
-    let mut entries = Vec::new();
-    let mut head = Chain::BEGIN;
-    while let Some(row) = rows.next().map_err(fault)? {
-        let cells = Cells::of(row, "events", "seq");
-        match entry(&cells, &key, &chain, entries.len() as u64, record.revision, &head) {
-            Ok((entry, mac)) => {
-                entries.push(entry);
-                head = mac;
-            }
-            Err(broken) => return Ok(Err(broken)),
-        }
-    }
-    Ok(ends_well(record, entries.len() as u64, &head).map(|()| entries))
-}
-
-/// Checks and opens the entry that must stand at `expected`.
-fn entry(
-    cells: &Cells<'_>,
-    key: &RunKey,
-    chain: &Chain,
-    expected: u64,
-    length: u64,
-    before: &Mac,
-) -> Result<(Entry, Mac), Broken> {
-    let seq = cells.count("seq")?;
-    if seq != expected {
-        return Err(Broken::Missing { seq: expected });
-    }
-    if seq >= length {
-        return Err(Broken::Added { first: length });
-    }
-    let (at, kind, sealed) = (cells.text("at")?, cells.text("kind")?, cells.bytes("sealed")?);
-    let mac = chain.entry(before, seq, at, kind, sealed);
-    if !same(&mac, cells.bytes("mac")?) {
-        // What was sealed for another place of this log opens there.
-        return Err(match (0..length).find(|other| *other != seq && key.open(*other, sealed).is_ok()) {
-            Some(other) => Broken::Moved { seq, other },
-            None => Broken::Changed { seq },
-        });
-    }
-    let at = cells.time("at")?;
-    let text = key.open(seq, sealed).map_err(|error| Broken::Sealed { seq, why: error.to_string() })?;
-    let event = Event::decode(&text).map_err(|error| Broken::Event { seq, error })?;
-    if event.kind() != kind {
-        return Err(Broken::Changed { seq });
-    }
-    Ok((Entry { seq, at, event }, mac))
-}
-
-/// What is wrong with a log. None of it repeats a payload (S5).
-#[derive(Debug, thiserror::Error)]
-enum Broken {
-    #[error("its key cannot be opened: {0}")]
-    Key(String),
-    #[error(transparent)]
-    Row(#[from] BadRow),
-    #[error("entry {seq} is missing")]
-    Missing { seq: u64 },
-    #[error("entry {seq} was changed")]
-    Changed { seq: u64 },
-    #[error("entries were reordered: entry {seq} holds what was stored as entry {other}")]
-    Moved { seq: u64, other: u64 },
-    #[error("entries were added from {first} on")]
-    Added { first: u64 },
-    #[error("its end is missing: {found} of {expected} entries are there")]
-    Truncated { found: u64, expected: u64 },
-    #[error("entry {seq} does not open: {why}")]
-    Sealed { seq: u64, why: String },
-    #[error("entry {seq}: {error}")]
-    Event { seq: u64, error: UnreadableEvent },
 }
 
 #[derive(Debug, thiserror::Error)]

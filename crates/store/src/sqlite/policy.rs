@@ -17,11 +17,13 @@ pub(super) fn look(tx: &Connection, subjects: &[Subject]) -> Result<Look, StoreF
     for (name, switch) in rows(tx, "SELECT name, enabled FROM group_switches")? {
         switches = switches.with_group(&name, switch);
     }
-    let mut select =
-        tx.prepare_cached("SELECT subject, admin, standing FROM principals WHERE subject = ?1").map_err(fault)?;
+    let mut select = tx
+        .prepare_cached("SELECT subject, admin, standing FROM principals WHERE subject = ?1")
+        .map_err(fault)?;
     let mut people = Vec::with_capacity(subjects.len());
     for subject in subjects {
-        let found = select.query_row([subject.as_str()], |row| Ok(row::principal(row))).optional().map_err(fault)?;
+        let found =
+            select.query_row([subject.as_str()], |row| Ok(row::principal(row))).optional().map_err(fault)?;
         people.extend(found.and_then(Result::ok));
     }
     Ok(Look { switches, people: People::from_iter(people) })
@@ -35,7 +37,11 @@ fn rows(tx: &Connection, select: &str) -> Result<Vec<(String, Switch)>, StoreFau
         .map_err(fault)
 }
 
-pub(super) fn set_switch(tx: &Transaction<'_>, name: &SwitchName, enabled: Option<bool>) -> Result<(), StoreFault> {
+pub(super) fn set_switch(
+    tx: &Transaction<'_>,
+    name: &SwitchName,
+    enabled: Option<bool>,
+) -> Result<(), StoreFault> {
     let (table, name) = match name {
         SwitchName::Tool(name) => ("tool_switches", name.as_str()),
         SwitchName::Group(name) => ("group_switches", name.as_str()),

@@ -46,7 +46,8 @@ pub(super) fn open(
 }
 
 fn connect(options: &SqliteOptions) -> Result<Connection, rusqlite::Error> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&options.path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     careful(&connection)?;
@@ -124,17 +125,24 @@ fn keys(
         if expected != given {
             return Err(OpenError::WrongKey { expected, given });
         }
-        return Vault::of_installation(master, clock, &root).map_err(|error| OpenError::Damaged(error.to_string()));
+        return Vault::of_installation(master, clock, &root)
+            .map_err(|error| OpenError::Damaged(error.to_string()));
     }
-    let runs: bool = tx.query_row("SELECT EXISTS (SELECT 1 FROM runs)", [], |row| row.get(0)).map_err(failed)?;
+    let runs: bool =
+        tx.query_row("SELECT EXISTS (SELECT 1 FROM runs)", [], |row| row.get(0)).map_err(failed)?;
     if runs {
-        return Err(OpenError::Damaged("there are runs, but no word of the key they are sealed under".to_owned()));
+        return Err(OpenError::Damaged(
+            "there are runs, but no word of the key they are sealed under".to_owned(),
+        ));
     }
     let fingerprint = master.fingerprint();
     let (vault, root) = Vault::new_installation(master, clock)
         .map_err(|source| OpenError::Fault { path: path.to_owned(), source })?;
-    tx.execute("INSERT INTO installation (one, key_fingerprint, root) VALUES (1, ?1, ?2)", (fingerprint, root))
-        .map_err(failed)?;
+    tx.execute(
+        "INSERT INTO installation (one, key_fingerprint, root) VALUES (1, ?1, ?2)",
+        (fingerprint, root),
+    )
+    .map_err(failed)?;
     tx.commit().map_err(failed)?;
     Ok(vault)
 }

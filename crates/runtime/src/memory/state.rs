@@ -1,0 +1,172 @@
+//! What the store in memory holds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use countersign_core::{PendingId, PendingRow, Principal, RunId, RunRow, Subject, Switch, Switches};
+use jiff::Timestamp;
+
+use crate::store::{Lease, LoadError, Look, Revision, RunListing};
+
+/// What is said of a row that was spoiled on purpose.
+pub(super) const SPOILED: &str = "the row cannot be read";
+
+#[derive(Default)]
+pub(super) struct State {
+    /// In order of creation.
+    pub(super) runs: BTreeMap<u64, KeptRun>,
+    pub(super) run_numbers: HashMap<RunId, u64>,
+    /// In order of opening.
+    pub(super) pendings: BTreeMap<u64, KeptPending>,
+    pub(super) pending_numbers: HashMap<PendingId, u64>,
+    pub(super) tools: BTreeMap<String, Switch>,
+    pub(super) groups: BTreeMap<String, Switch>,
+    pub(super) principals: BTreeMap<Subject, Principal>,
+    /// The last ticket of the queue that was given out.
+    pub(super) tickets: u64,
+}
+
+pub(super) struct KeptRun {
+    pub(super) row: RunRow,
+    pub(super) log: Vec<(Timestamp, Vec<u8>)>,
+    pub(super) lease: Option<(String, Timestamp)>,
+    /// The place in the queue: a new one when work becomes owed, and with every claim.
+    pub(super) ticket: u64,
+    pub(super) damaged: bool,
+}
+
+pub(super) struct KeptPending {
+    pub(super) row: PendingRow,
+    pub(super) refusals: u64,
+    pub(super) damaged: bool,
+}
+
+impl State {
+    pub(super) fn run(&self, id: &RunId) -> Option<&KeptRun> {
+        self.run_numbers.get(id).and_then(|number| self.runs.get(number))
+    }
+
+    pub(super) fn run_mut(&mut self, id: &RunId) -> Option<&mut KeptRun> {
+        self.run_numbers.get(id).and_then(|number| self.runs.get_mut(number))
+    }
+
+    pub(super) fn pending_mut(&mut self, id: &PendingId) -> Option<&mut KeptPending> {
+        self.pending_numbers.get(id).and_then(|number| self.pendings.get_mut(number))
+    }
+
+    /// A run for those who can say that it cannot be read.
+    pub(super) fn readable(&self, id: &RunId) -> Result<&KeptRun, LoadError> {
+        let kept = self.run(id).ok_or_else(|| LoadError::NotFound(id.clone()))?;
+        if kept.damaged {
+            Err(LoadError::Unreadable { run: id.clone(), reason: SPOILED.to_owned() })
+        } else {
+            Ok(kept)
+        }
+    }
+
+    pub(super) fn look(&self, subjects: &[Subject]) -> Look {
+        let tools =
+            self.tools.iter().fold(Switches::default(), |all, (name, switch)| all.with_tool(name, *switch));
+        let switches = self.groups.iter().fold(tools, |all, (name, switch)| all.with_group(name, *switch));
+        let people = subjects.iter().filter_map(|subject| self.principals.get(subject)).cloned().collect();
+        Look { switches, people }
+    }
+
+    pub(super) fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    pub(super) fn put_pendings(&mut self, rows: &[PendingRow]) {
+        for row in rows {
+            match self.pending_mut(&row.id) {
+                Some(kept) => kept.row = row.clone(),
+                None => {
+                    let number = next_number(&self.pendings);
+                    self.pending_numbers.insert(row.id.clone(), number);
+                    self.pendings
+                        .insert(number, KeptPending { row: row.clone(), refusals: 0, damaged: false });
+                }
+            }
+        }
+    }
+
+    pub(super) fn grant(&mut self, run: &RunId, token: String, now: Timestamp, length: Duration) -> Lease {
+        let ticket = self.ticket();
+        if let Some(kept) = self.run_mut(run) {
+            kept.lease = Some((token.clone(), end(now, length)));
+            // A run that is lost again and again stands in nobody's way (R2).
+            kept.ticket = ticket;
+        }
+        Lease { run: run.clone(), token }
+    }
+
+    /// Spoils what is kept, as a failing disk would.
+    #[cfg(any(test, feature = "contract"))]
+    pub(super) fn damage(&mut self, what: &crate::contract::Damage) {
+        use crate::contract::Damage;
+        use crate::store::SwitchName;
+        match what {
+            Damage::Entry { run, seq } => {
+                if let Some((_, stored)) = self
+                    .run_mut(run)
+                    .and_then(|kept| usize::try_from(*seq).ok().and_then(|seq| kept.log.get_mut(seq)))
+                {
+                    stored.reverse();
+                }
+            }
+            Damage::Run(run) => {
+                if let Some(kept) = self.run_mut(run) {
+                    kept.damaged = true;
+                }
+            }
+            Damage::Pending(id) => {
+                if let Some(kept) = self.pending_mut(id) {
+                    kept.damaged = true;
+                }
+            }
+            Damage::Deadline(id) => {
+                if let Some(kept) = self.pending_mut(id) {
+                    kept.row.expires_at = countersign_core::Deadline::Unreadable;
+                }
+            }
+            Damage::Switch(SwitchName::Tool(name)) => {
+                self.tools.insert(name.as_str().to_owned(), Switch::Unreadable);
+            }
+            Damage::Switch(SwitchName::Group(name)) => {
+                self.groups.insert(name.as_str().to_owned(), Switch::Unreadable);
+            }
+        }
+    }
+}
+
+impl KeptRun {
+    pub(super) fn revision(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    /// When the lease that somebody holds now would end. It is over from that moment on.
+    pub(super) fn leased_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.lease.as_ref().map(|(_, until)| *until).filter(|until| now < *until)
+    }
+
+    pub(super) fn has_token(&self, token: &str) -> bool {
+        self.lease.as_ref().is_some_and(|(held, _)| held == token)
+    }
+
+    pub(super) fn listing(&self, now: Timestamp) -> RunListing {
+        RunListing {
+            row: self.row.clone(),
+            leased: self.leased_until(now).is_some(),
+            revision: Revision(self.revision()),
+        }
+    }
+}
+
+pub(super) fn end(now: Timestamp, length: Duration) -> Timestamp {
+    now.checked_add(length).unwrap_or(Timestamp::MAX)
+}
+
+pub(super) fn next_number<T>(rows: &BTreeMap<u64, T>) -> u64 {
+    rows.last_key_value().map_or(1, |(last, _)| last + 1)
+}

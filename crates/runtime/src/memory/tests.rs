@@ -1,0 +1,34 @@
+//! The suite that every store must pass, in memory.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::contract::{Damage, Harness};
+use crate::{Clock, Store, SystemClock};
+
+struct InMemory(Arc<MemoryStore>);
+
+#[async_trait]
+impl Harness for InMemory {
+    async fn fresh() -> Self {
+        let mut secret = [0; 32];
+        secret[..16].copy_from_slice(&SystemClock.random());
+        Self(Arc::new(MemoryStore::new(secret)))
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.0) as Arc<dyn Store>
+    }
+
+    async fn reopened(self) -> Self {
+        self
+    }
+
+    async fn damage(&self, what: Damage) {
+        self.0.damage(&what);
+    }
+}
+
+crate::store_contract!(InMemory);

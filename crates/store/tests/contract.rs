@@ -1,0 +1,66 @@
+//! The suite that every store must pass, on SQLite.
+
+mod support;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use countersign::contract::{Damage, Harness};
+use countersign::{Store, SwitchName};
+use countersign_store::SqliteStore;
+use support::Place;
+
+struct OnSqlite {
+    place: Place,
+    store: Arc<SqliteStore>,
+}
+
+#[async_trait]
+impl Harness for OnSqlite {
+    async fn fresh() -> Self {
+        let place = Place::new();
+        let store = Arc::new(place.open());
+        Self { place, store }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    async fn reopened(self) -> Self {
+        let Self { place, store } = self;
+        drop(Arc::into_inner(store).expect("nobody else holds the store"));
+        let store = Arc::new(place.open());
+        Self { place, store }
+    }
+
+    async fn damage(&self, what: Damage) {
+        let meddler = self.place.meddle();
+        let changed = match &what {
+            Damage::Entry { run, seq } => meddler.execute(
+                "UPDATE events SET sealed = zeroblob(80) WHERE run = ?1 AND seq = ?2",
+                (run.as_str(), i64::try_from(*seq).unwrap()),
+            ),
+            Damage::Run(run) => {
+                meddler.execute("UPDATE runs SET failure = 'spoiled' WHERE id = ?1", [run.as_str()])
+            }
+            Damage::Pending(id) => meddler.execute(
+                "UPDATE pendings SET status = CAST(x'ff' AS TEXT), owner = '' WHERE id = ?1",
+                [id.as_str()],
+            ),
+            Damage::Deadline(id) => meddler.execute(
+                "UPDATE pendings SET expires_at = '2999-02-30T00:00:00.000000000Z' WHERE id = ?1",
+                [id.as_str()],
+            ),
+            Damage::Switch(SwitchName::Tool(name)) => {
+                meddler.execute("UPDATE tool_switches SET enabled = 2 WHERE name = ?1", [name.as_str()])
+            }
+            Damage::Switch(SwitchName::Group(name)) => {
+                meddler.execute("UPDATE group_switches SET enabled = -1 WHERE name = ?1", [name.as_str()])
+            }
+        };
+        assert_eq!(changed.unwrap(), 1, "{what:?}");
+    }
+}
+
+countersign::store_contract!(OnSqlite);

@@ -177,6 +177,7 @@ pub(super) fn all(
 }
 
 /// What must stand at a place of the log.
+#[derive(Clone, Copy)]
 struct Expected<'a> {
     seq: u64,
     length: u64,

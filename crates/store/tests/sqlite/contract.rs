@@ -1,14 +1,12 @@
 //! The suite that every store must pass, on SQLite.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::Place;
 use async_trait::async_trait;
 use countersign::contract::{Damage, Harness};
 use countersign::{Store, SwitchName};
 use countersign_store::SqliteStore;
-use support::Place;
 
 struct OnSqlite {
     place: Place,

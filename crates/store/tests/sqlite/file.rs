@@ -1,9 +1,8 @@
 //! The file: whose it is, under which key, what lies in it, and what happens when it cannot be written.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{KEY, Place, open};
 use countersign::contract::sample::{
     approval, at, call_id, created, go_on, question, run_id, start, start_waiting, words,
 };
@@ -13,7 +12,6 @@ use countersign::{
 };
 use countersign_store::{MasterKey, OpenError, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
-use support::{KEY, Place, open};
 use tokio::task::JoinSet;
 
 async fn append(store: &SqliteStore, run: &Run, event: Event) -> Result<Run, AppendError> {

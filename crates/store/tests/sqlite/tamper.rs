@@ -1,9 +1,8 @@
 //! A file that somebody changed: noticed when it is read, refused, kept as it is; other runs unaffected (S4).
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::Place;
 use countersign::contract::sample::{approval, at, go_on, run_id, start, start_waiting, subject, words};
 use countersign::{
     Append, AppendError, CancelRequested, ClaimError, Deadline, Event, LoadError, Revision, Run, RunFilter,
@@ -11,7 +10,6 @@ use countersign::{
 };
 use countersign_store::SqliteStore;
 use rusqlite::Connection;
-use support::Place;
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -1,0 +1,7 @@
+//! SQLite: the suite that every store must pass, and what only a file can promise.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod contract;
+mod file;
+mod support;
+mod tamper;

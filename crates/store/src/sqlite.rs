@@ -113,6 +113,36 @@ impl SqliteStore {
     fn vault(&self) -> Arc<Vault> {
         Arc::clone(&self.vault)
     }
+
+    async fn append_known(&self, aim: log::Aim, changes: Changes) -> Result<Changes, AppendError> {
+        let vault = self.vault();
+        self.connections.write(changes.durability(), move |tx| log::append(tx, &vault, &aim, changes)).await
+    }
+
+    /// How far a commit waits is settled before it begins, and what a judge will say is not known before it is
+    /// asked. So it is asked where the commit does not wait, and if it should have, the same is stored again
+    /// where it does, provided that the judge would have seen the same.
+    async fn append_judged(
+        &self,
+        aim: log::Aim,
+        question: log::Question,
+    ) -> Result<Option<Changes>, AppendError> {
+        let (vault, to_judge) = (self.vault(), aim.clone());
+        let judged = self
+            .connections
+            .write(Durability::Process, move |tx| log::judge(tx, &vault, &to_judge, question))
+            .await?;
+        let vault = self.vault();
+        match judged {
+            log::Judged::Nothing => Ok(None),
+            log::Judged::Stored(changes) => Ok(Some(changes)),
+            log::Judged::Owed(verdict) => self
+                .connections
+                .write(Durability::Disk, move |tx| log::store_verdict(tx, &vault, &aim, verdict))
+                .await
+                .map(Some),
+        }
+    }
 }
 
 /// A failure of SQLite, by what can be done about it.
@@ -148,14 +178,13 @@ impl Store for SqliteStore {
         now: Timestamp,
         append: Append,
     ) -> Result<Option<Changes>, AppendError> {
-        // What a judge will say is not known yet, and how a commit waits is settled before it begins.
-        let durability = match &append {
-            Append::Plain(changes) => changes.durability(),
-            Append::Judged { .. } => Durability::Disk,
-        };
         let aim = log::Aim { run: run.clone(), at, writer: writer.clone(), now };
-        let vault = self.vault();
-        self.connections.write(durability, move |tx| log::append(tx, &vault, &aim, append)).await
+        match append {
+            Append::Plain(changes) => self.append_known(aim, changes).await.map(Some),
+            Append::Judged { subjects, judge } => {
+                self.append_judged(aim, log::Question { subjects, judge }).await
+            }
+        }
     }
 
     async fn revision(&self, run: &RunId) -> Result<Revision, LoadError> {

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use countersign::{Durability, StoreFault};
@@ -23,6 +23,7 @@ const READERS_KEPT: usize = 4;
 const STATEMENTS_KEPT: usize = 64;
 
 pub(super) struct Connections {
+    /// A panic under the lock has rolled its transaction back, so the next one may take it.
     writer: Arc<Mutex<Writer>>,
     readers: Arc<Readers>,
 }
@@ -80,7 +81,11 @@ impl Connections {
         E: From<StoreFault>,
         F: FnOnce(&Transaction<'_>) -> Result<T, E>,
     {
-        let Ok(mut writer) = self.writer.try_lock() else { return InPlace::InTheWay(work) };
+        let mut writer = match self.writer.try_lock() {
+            Ok(writer) => writer,
+            Err(TryLockError::Poisoned(writer)) => writer.into_inner(),
+            Err(TryLockError::WouldBlock) => return InPlace::InTheWay(work),
+        };
         match writer.run(Durability::Process, Duration::ZERO, work) {
             Ok(result) => InPlace::Done(result),
             Err((error, work)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {

@@ -5,8 +5,8 @@
 //! checking the entries themselves (`entries`).
 
 use countersign::{
-    Append, AppendError, Changes, CreateError, LoadError, Log, PendingRow, Revision, RunId, RunState,
-    StoreFault, Writer,
+    AppendError, Changes, CreateError, Durability, LoadError, Log, Look, PendingRow, Revision, RunId,
+    RunState, StoreFault, Subject, Writer,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, named_params};
@@ -20,6 +20,7 @@ use crate::time;
 use crate::vault::{RunKey, Vault};
 
 /// At what an append aims.
+#[derive(Clone)]
 pub(super) struct Aim {
     pub(super) run: RunId,
     pub(super) at: Revision,
@@ -101,41 +102,117 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
     Ok(())
 }
 
+/// Stores what is known beforehand.
 pub(super) fn append(
     tx: &Transaction<'_>,
     vault: &Vault,
     aim: &Aim,
-    append: Append,
-) -> Result<Option<Changes>, AppendError> {
-    let unreadable = |reason: String| AppendError::Unreadable { run: aim.run.clone(), reason };
-    let record = match record(tx, vault, &aim.run)? {
-        Some(Ok(record)) => record,
-        Some(Err(bad)) => return Err(unreadable(bad.to_string())),
-        None => return Err(AppendError::NotFound(aim.run.clone())),
-    };
-    // A worker that lost its run is told so first: it has nothing to judge again (R6).
-    if let Writer::Worker(lease) = &aim.writer
-        && !record.is_leased_by(lease, aim.now)
-    {
-        return Err(AppendError::LeaseLost);
+    changes: Changes,
+) -> Result<Changes, AppendError> {
+    let target = Target::of(tx, vault, aim)?;
+    target.store(tx, vault, &changes)?;
+    Ok(changes)
+}
+
+/// Says what to store, or that nothing is.
+type Judge = Box<dyn FnOnce(&Look) -> Option<Changes> + Send>;
+
+/// A judge that has not been asked yet.
+pub(super) struct Question {
+    pub(super) subjects: Vec<Subject>,
+    pub(super) judge: Judge,
+}
+
+/// What came of asking it.
+pub(super) enum Judged {
+    /// It wants nothing stored.
+    Nothing,
+    /// It is stored.
+    Stored(Changes),
+    /// Nothing is stored yet: its commit must wait for the disk, and this one would not.
+    Owed(Verdict),
+}
+
+/// A judgement, and the look it rests on.
+pub(super) struct Verdict {
+    subjects: Vec<Subject>,
+    look: Look,
+    changes: Changes,
+}
+
+/// Asks the judge, once, and stores what it says if that need not wait for the disk.
+pub(super) fn judge(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    aim: &Aim,
+    question: Question,
+) -> Result<Judged, AppendError> {
+    let target = Target::of(tx, vault, aim)?;
+    let Question { subjects, judge } = question;
+    let look = look(tx, &subjects)?;
+    match judge(&look) {
+        None => Ok(Judged::Nothing),
+        Some(changes) if changes.durability() == Durability::Process => {
+            target.store(tx, vault, &changes)?;
+            Ok(Judged::Stored(changes))
+        }
+        Some(changes) => Ok(Judged::Owed(Verdict { subjects, look, changes })),
     }
-    if record.revision != aim.at.0 {
+}
+
+/// Stores a judgement, in a transaction whose own look is the very one that it rests on. If that has changed,
+/// it is as if the log had moved on: judge again (A8).
+pub(super) fn store_verdict(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    aim: &Aim,
+    verdict: Verdict,
+) -> Result<Changes, AppendError> {
+    let target = Target::of(tx, vault, aim)?;
+    let Verdict { subjects, look: judged_on, changes } = verdict;
+    if look(tx, &subjects)? != judged_on {
         return Err(AppendError::Conflict);
     }
-    entries::end_is_sound(tx, &vault.root.chain(&aim.run), &record)?
-        .map_err(|broken| unreadable(broken.to_string()))?;
-    let key = vault.run(&aim.run, &record.key).map_err(|error| unreadable(Broken::Key(error).to_string()))?;
+    target.store(tx, vault, &changes)?;
+    Ok(changes)
+}
 
-    let changes = match append {
-        Append::Plain(changes) => Some(changes),
-        Append::Judged { subjects, judge } => judge(&look(tx, &subjects)?),
-    };
-    let Some(changes) = changes else { return Ok(None) };
-    if changes.row().id != aim.run {
-        return Err(StoreFault::Failed(Box::new(OfAnotherRun)).into());
+/// A run to which something may be appended now.
+struct Target {
+    record: RunRecord,
+    key: RunKey,
+}
+
+impl Target {
+    fn of(tx: &Transaction<'_>, vault: &Vault, aim: &Aim) -> Result<Self, AppendError> {
+        let unreadable = |reason: String| AppendError::Unreadable { run: aim.run.clone(), reason };
+        let record = match record(tx, vault, &aim.run)? {
+            Some(Ok(record)) => record,
+            Some(Err(bad)) => return Err(unreadable(bad.to_string())),
+            None => return Err(AppendError::NotFound(aim.run.clone())),
+        };
+        // A worker that lost its run is told so first: it has nothing to judge again (R6).
+        if let Writer::Worker(lease) = &aim.writer
+            && !record.is_leased_by(lease, aim.now)
+        {
+            return Err(AppendError::LeaseLost);
+        }
+        if record.revision != aim.at.0 {
+            return Err(AppendError::Conflict);
+        }
+        entries::end_is_sound(tx, &vault.root.chain(&aim.run), &record)?
+            .map_err(|broken| unreadable(broken.to_string()))?;
+        let key =
+            vault.run(&aim.run, &record.key).map_err(|error| unreadable(Broken::Key(error).to_string()))?;
+        Ok(Self { record, key })
     }
-    store(tx, vault, &record, &key, &changes)?;
-    Ok(Some(changes))
+
+    fn store(&self, tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> Result<(), StoreFault> {
+        if changes.row().id != self.record.row.id {
+            return Err(StoreFault::Failed(Box::new(OfAnotherRun)));
+        }
+        store(tx, vault, &self.record, &self.key, changes)
+    }
 }
 
 /// Writes the entries and everything that follows from them.

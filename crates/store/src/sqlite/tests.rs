@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use countersign::contract::sample::{at, go_on, run_id, start, subject, words};
 use countersign::{
-    AgentName, Append, AppendError, Clock, Durability, LoadError, PendingFilter, PendingStatus, Principal,
-    Revision, RunFilter, RunState, Store, StoreFault, SystemClock, ToolName, Writer,
+    AgentName, Append, AppendError, CancelRequested, Changes, Clock, Durability, Event, Gate, GateDenied,
+    LoadError, PendingFilter, PendingStatus, Principal, Revision, Run, RunFilter, RunState, Store,
+    StoreFault, SystemClock, ToolName, Writer,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{SqliteOptions, SqliteStore, SwitchName, leases, lists};
+use super::{SqliteOptions, SqliteStore, SwitchName, leases, lists, log};
 use crate::row::RunRecord;
 use crate::seal::MasterKey;
 use crate::time;
@@ -97,9 +98,60 @@ async fn rule_r3_what_promises_something_waits_for_the_disk_and_nothing_else_doe
     assert_eq!(waits(), Durability::Disk);
     assert!(store.heartbeat(&lease, at(4), std::time::Duration::from_secs(9)).await.unwrap());
     assert_eq!(waits(), Durability::Process);
-    let nothing = Append::Judged { subjects: vec![], judge: Box::new(|_| None) };
-    store.append(run.id(), Revision(2), &Writer::Anyone, at(4), nothing).await.unwrap();
+    let judged = async |event: Event, run: &Run| {
+        let (after, changes) = run.record(vec![event], at(5)).unwrap();
+        let judged = Append::Judged { subjects: vec![], judge: Box::new(|_| Some(changes)) };
+        store.append(run.id(), Revision(run.revision()), &Writer::Anyone, at(5), judged).await.unwrap();
+        after
+    };
+    store.set_switch(&tool, None).await.unwrap();
+    let run = Run::fold(run.id().clone(), &store.load(run.id()).await.unwrap().entries).unwrap();
+    let denied = GateDenied::by("page_drop", Gate::ToolDisabled, false);
+    let run = judged(Event::GateDenied(denied), &run).await;
+    assert_eq!(waits(), Durability::Process, "a judgement is no promise by itself");
+    judged(Event::CancelRequested(CancelRequested { by: subject("alice") }), &run).await;
     assert_eq!(waits(), Durability::Disk);
+}
+
+#[tokio::test]
+async fn rule_a8_a_judgement_is_not_stored_on_rights_that_changed_meanwhile() {
+    let (_folder, store) = store();
+    let run = start(&store, 1).await;
+    let tool = SwitchName::Tool(ToolName::parse("page_drop").unwrap());
+    let changes =
+        run.record(vec![Event::CancelRequested(CancelRequested { by: subject("alice") })], at(5)).unwrap().1;
+    let aim = log::Aim { run: run.id().clone(), at: Revision(1), writer: Writer::Anyone, now: at(5) };
+    let owed = |changes: Changes| {
+        let question = log::Question { subjects: vec![subject("bob")], judge: Box::new(|_| Some(changes)) };
+        let (vault, aim) = (store.vault(), aim.clone());
+        async {
+            let judged = store
+                .connections
+                .write(Durability::Process, move |tx| log::judge(tx, &vault, &aim, question))
+                .await;
+            match judged {
+                Ok(log::Judged::Owed(verdict)) => verdict,
+                Ok(log::Judged::Nothing | log::Judged::Stored(_)) | Err(_) => {
+                    panic!("it must wait for the disk")
+                }
+            }
+        }
+    };
+    let store_it = |verdict: log::Verdict| {
+        let (vault, aim) = (store.vault(), aim.clone());
+        store.connections.write(Durability::Disk, move |tx| log::store_verdict(tx, &vault, &aim, verdict))
+    };
+    let verdict = owed(changes.clone()).await;
+    store.set_switch(&tool, Some(false)).await.unwrap();
+    assert!(matches!(store_it(verdict).await, Err(AppendError::Conflict)));
+    let verdict = owed(changes.clone()).await;
+    store.put_principal(&Principal::user(subject("bob"))).await.unwrap();
+    assert!(matches!(store_it(verdict).await, Err(AppendError::Conflict)));
+    assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(1));
+    let verdict = owed(changes).await;
+    store.put_principal(&Principal::user(subject("carol"))).await.unwrap();
+    assert!(store_it(verdict).await.is_ok(), "what the judge did not see does not matter");
+    assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(2));
 }
 
 #[tokio::test]
@@ -110,7 +162,7 @@ async fn rule_r2_an_entry_of_a_newer_version_is_refused_and_left_untouched() {
     start(&store, 2).await;
     let newer = br#"{"v":2,"e":{"run.rebooted":{"why":"secret"}}}"#;
     let sealed = store.connections.with_writer(|connection| {
-        let record = super::log::record(connection, &store.vault, run.id()).unwrap().unwrap().unwrap();
+        let record = log::record(connection, &store.vault, run.id()).unwrap().unwrap().unwrap();
         let chain = store.vault.root.chain(run.id());
         let sealed = store.vault.run(run.id(), &record.key).unwrap().seal(1, newer).unwrap();
         let at = time::text(at(2));
@@ -168,8 +220,13 @@ async fn readers_do_not_wait_for_a_writer_and_a_judge_that_panics_stores_nothing
     assert_eq!(store.run(run.id(), at(2)).await.unwrap().row.state, RunState::Active);
     store.connections.with_writer(|connection| connection.execute_batch("ROLLBACK").unwrap());
 
-    let judged = Append::Judged { subjects: vec![], judge: Box::new(|_| panic!("a fault in a rule")) };
-    let lost = store.append(run.id(), Revision(1), &Writer::Anyone, at(2), judged).await;
-    assert!(matches!(lost, Err(AppendError::Fault(StoreFault::Failed(_)))), "{lost:?}");
-    go_on(&store, &run, vec![words("x")], at(2)).await;
+    let store = Arc::new(store);
+    for number in 0..2 {
+        let (store, id) = (Arc::clone(&store), run.id().clone());
+        let judged = Append::Judged { subjects: vec![], judge: Box::new(|_| panic!("a fault in a rule")) };
+        let lost =
+            tokio::spawn(async move { store.append(&id, Revision(1), &Writer::Anyone, at(2), judged).await });
+        assert!(lost.await.is_err(), "{number}");
+    }
+    go_on(&*store, &run, vec![words("x")], at(2)).await;
 }

@@ -72,6 +72,9 @@ pub enum OpenError {
     /// What the keys hang from is missing or was changed.
     #[error("the database has lost its keys: {0}")]
     Damaged(String),
+    /// The file is none, or lies where its log cannot be shared by several connections.
+    #[error("no write-ahead log can be kept beside {}", .0.display())]
+    NoWriteAheadLog(PathBuf),
     /// SQLite could not open, read or migrate it.
     #[error("the database {} cannot be opened", .path.display())]
     Fault {

@@ -229,18 +229,15 @@ fn store(
     let head = entries.last().map_or(before.head, |entry| entry.mac);
     let revision = before.revision + entries.len() as u64;
     entries::insert(tx, &row.id, &entries)?;
+    // What a run was created with never changes. The state seldom does, and has indexes to keep.
     tx.prepare_cached(
-        "UPDATE runs SET state = :state, agent = :agent, owner = :owner, unattended = :unattended, iterations = :iterations, \
-         input_tokens = :input, output_tokens = :output, cached_input_tokens = :cached, unknown_calls = :unknown, \
-         limit_reached = :limit, failure = :failure, created_at = :created, updated_at = :updated, finished_at = :finished, \
-         revision = :revision, head = :head, mac = :mac WHERE number = :number",
+        "UPDATE runs SET iterations = :iterations, input_tokens = :input, output_tokens = :output, \
+         cached_input_tokens = :cached, unknown_calls = :unknown, limit_reached = :limit, failure = :failure, \
+         updated_at = :updated, finished_at = :finished, revision = :revision, head = :head, mac = :mac \
+         WHERE number = :number",
     )
     .and_then(|mut update| {
         update.execute(named_params! {
-            ":state": row.state.as_str(),
-            ":agent": row.agent.as_str(),
-            ":owner": row.owner.as_str(),
-            ":unattended": row.unattended,
             ":iterations": row.iterations,
             ":input": row.usage.input_tokens.cast_signed(),
             ":output": row.usage.output_tokens.cast_signed(),
@@ -248,7 +245,6 @@ fn store(
             ":unknown": row.usage.unknown_calls.cast_signed(),
             ":limit": row.limit.map(|limit| limit.as_str()),
             ":failure": row.failure,
-            ":created": time::text(row.created_at),
             ":updated": time::text(row.updated_at),
             ":finished": row.finished_at.map(time::text),
             ":revision": revision.cast_signed(),
@@ -258,8 +254,13 @@ fn store(
         })
     })
     .map_err(fault)?;
-    if row.state == RunState::Active && before.row.state != RunState::Active {
-        take_ticket(tx, before.number)?;
+    if row.state != before.row.state {
+        tx.prepare_cached("UPDATE runs SET state = ?1 WHERE number = ?2")
+            .and_then(|mut update| update.execute((row.state.as_str(), before.number)))
+            .map_err(fault)?;
+        if row.state == RunState::Active {
+            take_ticket(tx, before.number)?;
+        }
     }
     changes.inbox().iter().try_for_each(|pending| upsert_pending(tx, pending))
 }

@@ -30,19 +30,30 @@ pub(super) fn open(
 ) -> Result<(Connection, Vault), OpenError> {
     let path = options.path.as_path();
     let mut connection = connect(options).map_err(|error| refused(path, error))?;
-    match age(&connection).map_err(|error| refused(path, error))? {
-        Age::Foreign => return Err(OpenError::Foreign(path.to_owned())),
-        Age::Schema(found) if found > VERSION => return Err(OpenError::Newer { found, known: VERSION }),
-        Age::Schema(0) => {}
-        Age::Schema(_) => check_key(&connection, path, &master)?,
-    }
+    look(&mut connection, path, &master)?;
     let failed = |error| refused(path, error);
     // Only now may the file be written. The mode stays with the file.
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(failed)?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed)?;
+    if mode != "wal" {
+        return Err(OpenError::NoWriteAheadLog(path.to_owned()));
+    }
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     migrate(&mut connection, path)?;
     let vault = keys(&mut connection, path, master, clock)?;
     Ok((connection, vault))
+}
+
+/// Whether the file may be written, as one transaction sees it: another process may be making it right now.
+fn look(connection: &mut Connection, path: &Path, master: &MasterKey) -> Result<(), OpenError> {
+    let failed = |error| refused(path, error);
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(failed)?;
+    match age(&tx).map_err(failed)? {
+        Age::Foreign => Err(OpenError::Foreign(path.to_owned())),
+        Age::Schema(found) if found > VERSION => Err(OpenError::Newer { found, known: VERSION }),
+        Age::Schema(0) => Ok(()),
+        Age::Schema(_) => check_key(&tx, path, master),
+    }
 }
 
 fn connect(options: &SqliteOptions) -> Result<Connection, rusqlite::Error> {

@@ -149,6 +149,13 @@ async fn a_folder_that_is_not_there_is_a_clear_error() {
     assert!(!path.parent().unwrap().exists(), "the store makes no folders");
 }
 
+#[tokio::test]
+async fn what_only_one_connection_could_see_is_no_database() {
+    for path in [":memory:", ""] {
+        assert!(matches!(open(SqliteOptions::new(path), KEY), Err(OpenError::NoWriteAheadLog(_))), "{path}");
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_folder_that_cannot_be_written_is_a_clear_error_and_reading_is_not_worse_for_it() {

@@ -33,8 +33,7 @@ pub(super) fn open(
     look(&mut connection, path, &master)?;
     let failed = |error| refused(path, error);
     // Only now may the file be written. The mode stays with the file.
-    let mode: String =
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed)?;
+    let mode = write_ahead(&mut connection).map_err(failed)?;
     if mode != "wal" {
         return Err(OpenError::NoWriteAheadLog(path.to_owned()));
     }
@@ -42,6 +41,24 @@ pub(super) fn open(
     migrate(&mut connection, path)?;
     let vault = keys(&mut connection, path, master, clock)?;
     Ok((connection, vault))
+}
+
+/// Turns the write-ahead log on and says which mode the file is in now. SQLite does not wait when another
+/// process does the same at the same moment, so whoever finds it busy waits for a lock, and tries again.
+fn write_ahead(connection: &mut Connection) -> Result<String, rusqlite::Error> {
+    const ATTEMPTS: u32 = 20;
+    let mut attempt = 1;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)) {
+            Err(error)
+                if attempt < ATTEMPTS && error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) =>
+            {
+                attempt += 1;
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?.finish()?;
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Whether the file may be written, as one transaction sees it: another process may be making it right now.

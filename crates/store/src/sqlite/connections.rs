@@ -23,9 +23,10 @@ const READERS_KEPT: usize = 4;
 const STATEMENTS_KEPT: usize = 64;
 
 pub(super) struct Connections {
+    /// Closed before the writer, which then is the last and leaves one file without a log beside it.
+    readers: Arc<Readers>,
     /// A panic under the lock has rolled its transaction back, so the next one may take it.
     writer: Arc<Mutex<Writer>>,
-    readers: Arc<Readers>,
 }
 
 struct Writer {

@@ -25,7 +25,9 @@ async fn a_new_file_is_made_and_opened_again() {
     let place = Place::new();
     let store = place.open();
     let run = start(&store, 1).await;
+    assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(1));
     drop(store);
+    assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 1, "closed, it is one file");
     let store = place.open();
     assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(1));
     assert_eq!(store.path(), place.path());

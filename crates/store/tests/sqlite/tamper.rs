@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::Place;
+use crate::support::{KEY, Place};
 use countersign::contract::sample::{approval, at, go_on, run_id, start, start_waiting, subject, words};
 use countersign::{
     Append, AppendError, CancelRequested, ClaimError, Deadline, Event, LoadError, Revision, Run, RunFilter,
@@ -214,4 +214,42 @@ async fn a_run_that_is_removed_whole_is_not_missed() {
         store.runs(&RunFilter::default(), at(9), 10, None).await.unwrap().items[0].row.id.as_str(),
         two
     );
+}
+
+/// A disk that rots anywhere in the file: what is still read is what was stored.
+#[tokio::test]
+async fn rule_s4_no_changed_byte_of_the_file_changes_what_a_log_says() {
+    let (place, store, _) = two_runs().await;
+    let runs = [run_id(1), run_id(2)];
+    let mut logs = Vec::new();
+    for run in &runs {
+        logs.push((store.load(run).await.unwrap(), store.run(run, at(9)).await.unwrap()));
+    }
+    drop(store);
+    let good = std::fs::read(place.path()).unwrap();
+    assert!(good.len() > 50_000, "all of it is in the file");
+    let rotten = Place::new();
+    let mut refused = 0;
+    for position in (0..good.len()).step_by(199) {
+        let mut bytes = good.clone();
+        bytes[position] ^= 0x55;
+        for file in std::fs::read_dir(rotten.folder.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        std::fs::write(rotten.path(), bytes).unwrap();
+        let Ok(store) = rotten.try_open(KEY) else {
+            refused += 1;
+            continue;
+        };
+        for (run, (log, listing)) in runs.iter().zip(&logs) {
+            match store.load(run).await {
+                Ok(found) => assert_eq!(found, *log, "byte {position}"),
+                Err(_) => refused += 1,
+            }
+            if let Ok(found) = store.run(run, at(9)).await {
+                assert_eq!(found, *listing, "byte {position}");
+            }
+        }
+    }
+    assert!(refused > 10, "{refused}");
 }

@@ -91,10 +91,9 @@ pub(crate) async fn drive(
         Ok((halt, driver.journal.run))
     };
     let driven: Result<(Halt, Run), DriveError> = driven.await;
-    if let Err(error) = &driven
-        && !matches!(error, DriveError::LeaseLost)
-    {
-        // Whoever comes next need not wait for the lease to run out. If this fails too, they do.
+    if let Err(DriveError::Store(_)) = &driven {
+        // Whoever comes next need not wait for the lease to run out. If this fails too, they do. A run that
+        // cannot be read keeps its lease until it runs out, or it would be claimed again at once, for ever.
         drop(store.release(&lease, crate::store::Revision(u64::MAX)).await);
     }
     driven

@@ -42,7 +42,7 @@ pub use runtime::{
     AgentLoop, CancelError, Finished, Limits, Mode, Outcome, Parts, RunError, RunRequest, Runtime, StartError, Waiting,
 };
 pub use store::{
-    Append, AppendError, ClaimError, CreateError, Lease, LoadError, Log, Look, Page, PendingFilter, Revision, RunFilter, RunListing,
+    Append, AppendError, ClaimError, CreateError, Judge, Lease, LoadError, Log, Look, Page, PendingFilter, Revision, RunFilter, RunListing,
     Store, StoreFault, SwitchName, Writer,
 };
 pub use tool::{CallContext, PreviewContext, TIMEOUT_DEFAULT, Tool, ToolError, ToolOutput, ToolPreview};

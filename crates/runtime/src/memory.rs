@@ -145,7 +145,7 @@ impl Store for MemoryStore {
         let mut state = self.state();
         let kept = state.run(run).ok_or_else(|| ClaimError::NotFound(run.clone()))?;
         if kept.damaged {
-            return Err(StoreFault::Failed(SPOILED.into()).into());
+            return Err(ClaimError::Unreadable { run: run.clone(), reason: SPOILED.to_owned() });
         }
         if kept.row.state != RunState::Active {
             return Err(ClaimError::NotActive(kept.row.state));

@@ -124,9 +124,9 @@ pub enum RunError {
 #[derive(Debug)]
 pub enum Outcome {
     /// It has ended.
-    Done(Finished),
+    Done(Box<Finished>),
     /// It waits for a person. It is stored; the process may end here.
-    Waiting(Waiting),
+    Waiting(Box<Waiting>),
 }
 
 /// A run that has ended.
@@ -416,12 +416,12 @@ fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode
 
 fn outcome(run: Run) -> Result<Outcome, RunError> {
     if run.end().is_some() {
-        return Ok(Outcome::Done(Finished { run }));
+        return Ok(Outcome::Done(Box::new(Finished { run })));
     }
     match run.open_pending().cloned() {
         Some(record) => {
             let digest = record.pending.digest(run.id());
-            Ok(Outcome::Waiting(Waiting { id: record.pending.id.clone(), digest, record, run }))
+            Ok(Outcome::Waiting(Box::new(Waiting { id: record.pending.id.clone(), digest, record, run })))
         }
         None => Err(RunError::Left(run.id().clone())),
     }

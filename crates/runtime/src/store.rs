@@ -49,6 +49,9 @@ pub struct Look {
     pub people: People,
 }
 
+/// Says what to store on what a look saw; `None`: nothing, and the transaction is rolled back.
+pub type Judge = Box<dyn FnOnce(&Look) -> Option<Changes> + Send>;
+
 /// What an append stores.
 pub enum Append {
     /// This.
@@ -58,8 +61,8 @@ pub enum Append {
     Judged {
         /// Whom the look must know.
         subjects: Vec<Subject>,
-        /// Says what to store; `None`: nothing, and the transaction is rolled back.
-        judge: Box<dyn FnOnce(&Look) -> Option<Changes> + Send>,
+        /// What is asked of that look.
+        judge: Judge,
     },
 }
 
@@ -136,7 +139,7 @@ pub enum LoadError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// The log has moved on: load it and judge again.
+    /// The log, or what was judged on, has moved on: load it and judge again.
     #[error("the log has moved on")]
     Conflict,
     /// The worker lost its run: it appends nothing and starts nothing (R6).
@@ -174,6 +177,14 @@ pub enum ClaimError {
     /// Nothing is owed: it waits for a person, or has ended.
     #[error("nothing is to be done: it is {}", .0.as_str())]
     NotActive(RunState),
+    /// Its row cannot be trusted; it is kept as it is (R2).
+    #[error("run {run} cannot be read: {reason}")]
+    Unreadable {
+        /// The run.
+        run: RunId,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Fault(#[from] StoreFault),

@@ -41,7 +41,7 @@ pub struct Unattended {
 pub enum UnattendedError {
     /// A write was started and nobody knows how it ended; the run has failed.
     #[error("it is not known whether a started write happened")]
-    OutcomeUnknown(Finished),
+    OutcomeUnknown(Box<Finished>),
     /// It was not started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -72,7 +72,7 @@ impl Unattended {
         match self.runtime.drive(&run).await.map_err(UnattendedError::Run)? {
             Outcome::Done(finished) => match finished.end() {
                 Some(End::Failed { code: FailCode::OutcomeUnknown, .. }) => Err(UnattendedError::OutcomeUnknown(finished)),
-                _ => Ok(finished),
+                _ => Ok(*finished),
             },
             // The fold opens no question in an unattended run; a log that has one is not ours.
             Outcome::Waiting(waiting) => Err(UnattendedError::Run(RunError::Drive(DriveError::Unreadable {

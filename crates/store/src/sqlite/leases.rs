@@ -38,7 +38,7 @@ pub(super) fn claim(
     term: Term,
 ) -> Result<Lease, ClaimError> {
     let record = match record(tx, vault, run)? {
-        Some(record) => record.map_err(StoreFault::from)?,
+        Some(record) => record.map_err(|bad| ClaimError::Unreadable { run: run.clone(), reason: bad.to_string() })?,
         None => return Err(ClaimError::NotFound(run.clone())),
     };
     if record.row.state != RunState::Active {

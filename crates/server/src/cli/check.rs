@@ -1,0 +1,215 @@
+//! `countersign config check`: what is wrong, and what is legal but surely not meant.
+//!
+//! Invariant: nothing is made and nothing is sent; a database that is there is not opened either.
+
+use clap::{Args, Subcommand};
+use countersign::{
+    AgentGates, Allowance, Catalogue, Enforcement, Gate, GroupSetting, Principal, Subject, Switches,
+    ToolName, ToolSpec, Word, Zone,
+};
+use countersign_tools::{Workspace, file_tools};
+
+use crate::config::{Agent, Config, Kind};
+use crate::setup::SetupError;
+use crate::{at_hand, escape, show};
+
+use super::session::Invocation;
+use super::{Exit, Failure};
+
+/// What is asked for.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Read the configuration, say what is wrong with it, and warn of what is surely not meant
+    #[command(after_help = "Exit status: 0 if it can be worked with, also with warnings; 2 if not.")]
+    Check,
+}
+
+/// Checks.
+pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
+    let What::Check = arguments.what;
+    let config = invocation.configuration()?;
+    let known = providers(&config)?;
+    for agent in &config.agents {
+        if let Some(model) = agent
+            .models
+            .0
+            .first()
+            .filter(|model| known.iter().all(|(name, _)| *name != model.provider.as_str()))
+        {
+            let problem = format!(
+                "agents.{}.models: the model {model} that would serve has no provider; add a table [providers.{}]",
+                agent.name, model.provider
+            );
+            return Err(SetupError::from(config.wrong(agent.models.1, problem)).into());
+        }
+    }
+    let tools = tools(&config)?;
+    let mut warnings = Vec::new();
+    warn_of_providers(&config, &invocation, &mut warnings);
+    warn_of_agents(&config, &known, &tools, &mut warnings);
+    warn_of_tools(&config, &known, &tools, &mut warnings)?;
+    let name = config.file.as_ref().map(|file| escape::line(&file.display().to_string()));
+    for warning in &warnings {
+        show::err(&format!("warning: {}", escape::line(warning)));
+    }
+    let found = match warnings.len() {
+        0 => "without warnings".to_owned(),
+        1 => "with 1 warning".to_owned(),
+        many => format!("with {many} warnings"),
+    };
+    show::out(&match name {
+        Some(name) => format!("{name} is a valid configuration, {found}."),
+        None => format!("There is no configuration, so everything is a default ({found})."),
+    });
+    Ok(Exit::Done)
+}
+
+type Known = Vec<(String, Zone)>;
+
+fn providers(config: &Config) -> Result<Known, Failure> {
+    let mut known: Known = config
+        .providers
+        .iter()
+        .map(|provider| (provider.name.to_string(), provider.zone.unwrap_or(Zone::ExternalGlobal)))
+        .collect();
+    let demo = at_hand::demo().map_err(SetupError::from)?;
+    if known.iter().all(|(name, _)| name != demo.name.as_str()) {
+        known.push((demo.name.to_string(), Zone::Local));
+    }
+    Ok(known)
+}
+
+/// What would be registered.
+fn tools(config: &Config) -> Result<Vec<ToolSpec>, Failure> {
+    let Some(root) = &config.workspace else { return Ok(Vec::new()) };
+    let workspace = Workspace::open(root, &[], &[]).map_err(SetupError::from)?;
+    let tools = file_tools(&workspace).map_err(SetupError::from)?;
+    Ok(tools.iter().map(|tool| tool.spec()).collect())
+}
+
+fn warn_of_providers(config: &Config, invocation: &Invocation, warnings: &mut Vec<String>) {
+    for provider in &config.providers {
+        let name = &provider.name;
+        let used =
+            config.agents.iter().any(|agent| agent.models.0.iter().any(|model| model.provider == *name));
+        if !used {
+            warnings.push(at(config, provider.line, &format!("no agent uses the provider {name}")));
+        }
+        if provider.zone.is_none() {
+            warnings.push(at(
+                config,
+                provider.line,
+                &format!(
+                    "the provider {name} has no zone, so it counts as external_global and is shown the least"
+                ),
+            ));
+        }
+        if let Kind::OpenAi { api_key_env: Some(variable), .. } = &provider.kind
+            && invocation.environment.get(variable).is_none()
+        {
+            warnings.push(at(
+                config,
+                provider.line,
+                &format!("the variable {variable} with the key of {name} is not set"),
+            ));
+        }
+    }
+}
+
+fn warn_of_agents(config: &Config, known: &Known, tools: &[ToolSpec], warnings: &mut Vec<String>) {
+    for agent in &config.agents {
+        for model in agent
+            .models
+            .0
+            .iter()
+            .skip(1)
+            .filter(|model| known.iter().all(|(name, _)| *name != model.provider.as_str()))
+        {
+            warnings.push(at(
+                config,
+                agent.models.1,
+                &format!("the fallback {model} of agent {} has no provider: it is passed over and counts as external_global", agent.name),
+            ));
+        }
+        for group in agent.tool_groups.0.iter().filter(|group| tools.iter().all(|tool| tool.group != **group))
+        {
+            warnings.push(at(
+                config,
+                agent.tool_groups.1,
+                &format!(
+                    "agent {} names the group {group}, which no tool has, so it allows nothing",
+                    agent.name
+                ),
+            ));
+        }
+        if agent.second_approver {
+            warnings.push(at(
+                config,
+                agent.line,
+                &format!(
+                    "agent {} wants a second person: whoever starts a run may not approve it, so somebody else must be \
+                     known (`user set WHO --approver`)",
+                    agent.name
+                ),
+            ));
+        }
+    }
+}
+
+/// A tool that no agent can ever be offered, and why not, by the gates themselves.
+fn warn_of_tools(
+    config: &Config,
+    known: &Known,
+    tools: &Vec<ToolSpec>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let nobody = Subject::parse("anyone").map_err(|error| Failure::usage(error.to_string()))?;
+    let (admin, switches) = (Principal::admin(nobody), Switches::default());
+    for tool in tools {
+        let mut reasons: Vec<(String, Gate)> = Vec::new();
+        let mut offered = config.agents.is_empty();
+        for agent in &config.agents {
+            let gates = gates(config, agent, known, tools);
+            let policy =
+                countersign::Policy { tools, switches: &switches, agent: &gates, principal: Some(&admin) };
+            match policy.decide(tool.name.as_str()).word {
+                Word::Allow | Word::ObservedTrustZone => offered = true,
+                // A switch can be set at any time.
+                Word::Deny(Gate::ToolDisabled) => offered = true,
+                Word::Deny(gate) => reasons.push((agent.name.to_string(), gate)),
+            }
+        }
+        if !offered {
+            warnings.push(never_offered(&tool.name, &reasons));
+        }
+    }
+    Ok(())
+}
+
+fn gates(config: &Config, agent: &Agent, known: &Known, tools: &Vec<ToolSpec>) -> AgentGates {
+    let groups = GroupSetting::from_list(agent.tool_groups.0.iter().cloned());
+    let zone = |provider: &str| known.iter().find(|(name, _)| name == provider).map(|(_, zone)| *zone);
+    let enforcement: Enforcement = config.enforcement;
+    AgentGates {
+        allowance: Allowance::of(&groups, &[], tools.all()),
+        zone: Zone::of_chain(agent.models.0.iter().map(|model| zone(model.provider.as_str()))),
+        enforcement,
+    }
+}
+
+fn never_offered(tool: &ToolName, reasons: &[(String, Gate)]) -> String {
+    let reasons: Vec<String> =
+        reasons.iter().map(|(agent, gate)| format!("agent {agent}: {}", gate.sentence())).collect();
+    format!("the tool {tool} can never be offered ({})", reasons.join("; "))
+}
+
+fn at(config: &Config, line: usize, problem: &str) -> String {
+    config.wrong(line, problem.to_owned()).to_string()
+}

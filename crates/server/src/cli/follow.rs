@@ -1,0 +1,348 @@
+//! Follows a run to its next stop, here or in another process, and tells what it came to.
+//!
+//! Invariant: whatever happens here, the run is stored and can be taken up again; nothing here cancels it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::{
+    ClaimError, DriveError, End, Event, Finished, LoadError, Outcome, Progress, Run, RunError, RunId,
+    RunState, Runtime, Store as _, ToolRequest, Unwatched, Waiting,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::escape;
+use crate::json;
+use crate::show::progress::Live;
+use crate::show::{self, Style};
+
+use super::ask::{self, Asked, Lines};
+use super::session::Session;
+use super::{Exit, Failure};
+
+/// How often a run that another process works on is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a decided run is left for a worker to claim.
+const WORKER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a run is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// One Run object on stdout, and nothing else there.
+    pub(crate) json: bool,
+    /// Whether to ask in place where somebody is there.
+    pub(crate) asks: bool,
+}
+
+/// Where a run stopped for us.
+enum Stop {
+    Done(Box<Finished>),
+    Waiting(Box<Waiting>),
+    Interrupted,
+    AgentGone,
+}
+
+/// One run in one command.
+pub(crate) struct Follow<'a> {
+    session: &'a Session,
+    runtime: &'a Runtime,
+    run: RunId,
+    manner: Manner,
+    stop: CancellationToken,
+}
+
+impl<'a> Follow<'a> {
+    /// Follows this run until `stop` is cancelled.
+    pub(crate) fn new(
+        session: &'a Session,
+        runtime: &'a Runtime,
+        run: RunId,
+        manner: Manner,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { session, runtime, run, manner, stop }
+    }
+
+    /// Drives it to its next stop and tells what it came to.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn to_its_stop(&self) -> Result<Exit, Failure> {
+        let stop = self.stopped(true).await?;
+        self.tell(stop).await
+    }
+
+    /// Leaves the run to a worker for a second, then does the same.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn after_a_decision(&self) -> Result<Exit, Failure> {
+        self.leave_to_a_worker().await?;
+        let stop = self.stopped(false).await?;
+        self.tell(stop).await
+    }
+
+    /// Tells where it stands, without driving it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn only_told(&self) -> Result<Exit, Failure> {
+        let run = self.loaded().await?;
+        if self.manner.json {
+            self.print_json(&run).await?;
+        } else {
+            show::out(&format!("Run {} is {}.", run.id(), run.state().status(self.is_leased().await?)));
+        }
+        Ok(Exit::Done)
+    }
+
+    async fn leave_to_a_worker(&self) -> Result<(), Failure> {
+        let clock = self.session.clock();
+        let mut left = WORKER_PATIENCE;
+        while !left.is_zero() && !self.stop.is_cancelled() {
+            let listing = self.listing().await?;
+            if listing.leased || listing.row.state != RunState::Active {
+                return Ok(());
+            }
+            clock.sleep(LOOK).await;
+            left = left.saturating_sub(LOOK);
+        }
+        Ok(())
+    }
+
+    async fn stopped(&self, may_ask: bool) -> Result<Stop, Failure> {
+        let asks = may_ask && self.manner.asks && !self.manner.json && show::is_interactive();
+        let style = Style::for_stderr(&self.session.setup.environment);
+        let live = !self.manner.json && show::is_interactive();
+        let progress: Arc<dyn Progress> = if live { Arc::new(Live::new(style)) } else { Arc::new(Unwatched) };
+        let mut lines = None;
+        loop {
+            let driven =
+                self.runtime.drive_watched(&self.run, Arc::clone(&progress), self.stop.clone()).await;
+            let waiting = match driven {
+                Ok(Outcome::Done(finished)) => return Ok(Stop::Done(finished)),
+                Ok(Outcome::Waiting(waiting)) => waiting,
+                Err(RunError::Claim(ClaimError::Leased { .. }) | RunError::Drive(DriveError::LeaseLost)) => {
+                    if self.wait_for_the_other().await? {
+                        continue;
+                    }
+                    return Ok(Stop::Interrupted);
+                }
+                Err(RunError::Left(_)) if self.stop.is_cancelled() => return Ok(Stop::Interrupted),
+                // If agent and model are known, it has only moved on between the claim and the look.
+                Err(RunError::Left(_)) if self.is_known(&self.loaded().await?) => continue,
+                Err(RunError::Left(_)) => return Ok(Stop::AgentGone),
+                Err(error) => return Err(self.failed(error)),
+            };
+            if !asks {
+                return Ok(Stop::Waiting(waiting));
+            }
+            let lines = lines.get_or_insert_with(Lines::of_stdin);
+            match ask::in_place(self.session, self.runtime, &waiting, lines, &self.stop, style).await? {
+                Asked::Settled => {}
+                Asked::Waits => return Ok(Stop::Waiting(waiting)),
+            }
+        }
+    }
+
+    /// `false`: Ctrl-C came first.
+    async fn wait_for_the_other(&self) -> Result<bool, Failure> {
+        let clock = self.session.clock();
+        loop {
+            let listing = self.listing().await?;
+            if !listing.leased || listing.row.state != RunState::Active {
+                return Ok(true);
+            }
+            tokio::select! {
+                () = clock.sleep(LOOK) => {}
+                () = self.stop.cancelled() => return Ok(false),
+            }
+        }
+    }
+
+    fn is_known(&self, run: &Run) -> bool {
+        let (parts, created) = (self.runtime.parts(), run.created());
+        let model = created.models.first().and_then(|model| parts.models.find(model));
+        parts.agents.find(&created.agent).is_some() && model.is_some()
+    }
+
+    async fn listing(&self) -> Result<countersign::RunListing, Failure> {
+        let store = &self.session.setup.store;
+        store.run(&self.run, self.session.setup.clock.now()).await.map_err(|error| Failure::load(&error))
+    }
+
+    async fn is_leased(&self) -> Result<bool, Failure> {
+        Ok(self.listing().await?.leased)
+    }
+
+    async fn loaded(&self) -> Result<Run, Failure> {
+        self.runtime.load(&self.run).await.map_err(|error| Failure::load(&error))
+    }
+
+    fn failed(&self, error: RunError) -> Failure {
+        let resume = format!(
+            "run {} is kept: {}",
+            self.run,
+            self.session.command(&format!("runs resume {}", self.run))
+        );
+        if let RunError::Claim(ClaimError::NotFound(run)) = error {
+            return Failure::load(&LoadError::NotFound(run));
+        }
+        if let RunError::Claim(ClaimError::Fault(fault)) = &error {
+            return Failure::store("the run cannot be taken up", fault).and(&resume);
+        }
+        if let RunError::Drive(error) = error {
+            let is_unreadable = matches!(error, DriveError::Unreadable { .. });
+            let kept =
+                if is_unreadable { "it is left as it is, and no other run is affected" } else { &resume };
+            return Failure::from(error).and(kept);
+        }
+        Failure::ended(error.to_string()).and(&resume)
+    }
+
+    async fn print_json(&self, run: &Run) -> Result<(), Failure> {
+        let leased = self.is_leased().await?;
+        show::out(&escape::json(&json::run(run, leased, self.session.view())));
+        Ok(())
+    }
+
+    async fn tell(&self, stop: Stop) -> Result<Exit, Failure> {
+        match stop {
+            Stop::Done(finished) => {
+                if self.manner.json {
+                    self.print_json(&finished.run).await?;
+                }
+                Ok(self.tell_end(&finished.run))
+            }
+            Stop::Waiting(waiting) => {
+                if self.manner.json {
+                    self.print_json(&waiting.run).await?;
+                } else {
+                    self.tell_question(&waiting);
+                }
+                Ok(Exit::Waiting)
+            }
+            Stop::Interrupted => {
+                let run = self.loaded().await?;
+                if self.manner.json {
+                    self.print_json(&run).await?;
+                }
+                show::err(&format!(
+                    "stopped: run {} is kept as it is. Go on with: {}",
+                    self.run,
+                    self.session.command(&format!("runs resume {}", self.run))
+                ));
+                Ok(Exit::Interrupted)
+            }
+            Stop::AgentGone => {
+                let run = self.loaded().await?;
+                if self.manner.json {
+                    self.print_json(&run).await?;
+                }
+                let models: Vec<String> = run.created().models.iter().map(ToString::to_string).collect();
+                Err(Failure::refused(
+                    "agent_gone",
+                    &format!(
+                        "the agent {} or its model {} is not configured here, so run {} is left as it is; configure it \
+                         again, or end the run: {}",
+                        run.created().agent,
+                        models.join(", "),
+                        self.run,
+                        self.session.command(&format!("runs cancel {}", self.run))
+                    ),
+                ))
+            }
+        }
+    }
+
+    fn tell_end(&self, run: &Run) -> Exit {
+        let exit = exit_of(run);
+        if !self.manner.json
+            && let Some(output) = run.output().filter(|_| matches!(run.end(), Some(End::Completed { .. })))
+        {
+            show::out(&escape::block(output));
+        }
+        if let Some(how) = show::run::ending(run) {
+            let word = match run.end() {
+                Some(End::Completed { .. }) => "ended at a limit",
+                Some(End::Failed { .. }) => "failed",
+                Some(End::Cancelled { .. }) | None => "ended",
+            };
+            let look = self.session.command(&format!("runs events {}", run.id()));
+            show::err(&format!("run {} {word}: {how}. What happened is kept: {look}", run.id()));
+        }
+        exit
+    }
+
+    fn tell_question(&self, waiting: &Waiting) {
+        let style = Style::for_stdout(&self.session.setup.environment);
+        show::out(&show::pending::question(&waiting.record, &waiting.run, self.session.view(), style));
+        let command = |rest: &str| self.session.command(rest);
+        show::out(&format!("Run {} waits for a person. Decide it with one of:", waiting.run.id()));
+        for command in show::pending::commands(&waiting.record, &waiting.run, &command) {
+            show::out(&format!("  {command}"));
+        }
+    }
+}
+
+/// The exit status that a run's end is.
+pub(crate) fn exit_of(run: &Run) -> Exit {
+    match run.end() {
+        Some(End::Completed { limit: None, .. }) => Exit::Done,
+        Some(End::Completed { limit: Some(_), .. } | End::Failed { .. } | End::Cancelled { .. }) => {
+            Exit::Ended
+        }
+        None => Exit::Waiting,
+    }
+}
+
+/// What the gates kept out at the start, where somebody asked for it by name.
+pub(crate) fn tell_denied(session: &Session, run: &Run, log: &[countersign::Entry]) {
+    let ToolRequest::Only(_) = run.created().tools else { return };
+    for entry in log {
+        if let Event::GateDenied(denied) = &entry.event {
+            let (tool, sentence) = (escape::short(&denied.tool, 64), denied.reason.sentence());
+            let what = if denied.observed_only {
+                "is only let pass because data classes are observed"
+            } else {
+                "is left out"
+            };
+            show::err(&format!(
+                "note: the tool {tool} {what}: {sentence}. {}",
+                session.command("tools list")
+            ));
+        }
+    }
+}
+
+/// Cancelled by the first Ctrl-C; the second ends the process at once.
+pub(crate) fn stop_at_ctrl_c() -> CancellationToken {
+    let stop = CancellationToken::new();
+    let first = stop.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_err() {
+            return;
+        }
+        first.cancel();
+        show::err("stopping at the next boundary; Ctrl-C again stops at once");
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        }
+    });
+    stop
+}
+
+/// The line that says what runs where.
+pub(crate) fn head(session: &Session, runtime: &Runtime, chain: &[countersign::ModelRef]) -> String {
+    let setup = &session.setup;
+    let model = chain.first();
+    let named = model.map(|model| escape::short(&model.to_string(), 128)).unwrap_or_default();
+    let script =
+        if model.is_some_and(|model| setup.is_script(model)) { " (a script, not a model)" } else { "" };
+    let folder = match setup.workspace_of(model) {
+        Some(folder) => escape::line(&folder.display().to_string()),
+        None => "none (no file tools)".to_owned(),
+    };
+    let zone = runtime.parts().models.zone_of(chain).as_str();
+    format!("model {named}{script} | zone {zone} | folder {folder}")
+}

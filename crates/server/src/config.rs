@@ -1,0 +1,305 @@
+//! The configuration: found, read, and parsed into the names of the core, or refused with file, line and key.
+//!
+//! Invariant: everything past this module is typed and known. There are no keys that are read and not used, and
+//! no secrets: those come from the environment, of which the file holds only names. Not here: what the
+//! configuration builds (`setup`), which model is at hand without one (`at_hand`).
+
+mod document;
+mod duration;
+mod nearest;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use countersign::{AgentName, Enforcement, GroupName, ITERATIONS_DEFAULT, ModelRef, ProviderName, Zone};
+
+use crate::environment::Environment;
+use document::{Document, Section};
+
+/// The name of the file that is looked for.
+pub(crate) const FILE: &str = "countersign.toml";
+/// The folder of the state, beside the file.
+pub(crate) const STATE: &str = ".countersign";
+/// How long a silent worker keeps a run, where nobody says otherwise.
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+/// A lease shorter than this is lost between two heartbeats by an ordinary pause of the machine.
+const LEASE_MIN: Duration = Duration::from_millis(500);
+
+/// What the program is set up from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// The file; absent when there is none and everything is a default.
+    pub(crate) file: Option<PathBuf>,
+    /// The folder of the file; without one, the working folder.
+    pub(crate) folder: PathBuf,
+    /// The SQLite file.
+    pub(crate) database: PathBuf,
+    /// The key file.
+    pub(crate) key_file: PathBuf,
+    /// What the file tools may see; absent: no file tools.
+    pub(crate) workspace: Option<PathBuf>,
+    /// The providers, in the order of their names.
+    pub(crate) providers: Vec<Provider>,
+    /// The agents, in the order of their names; none: one `default` with the model at hand.
+    pub(crate) agents: Vec<Agent>,
+    /// Whether data classes are enforced (P8).
+    pub(crate) enforcement: Enforcement,
+    /// How long a silent worker keeps a run (R6).
+    pub(crate) lease: Duration,
+}
+
+/// One provider.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Provider {
+    /// Its name.
+    pub(crate) name: ProviderName,
+    /// The line of its table.
+    pub(crate) line: usize,
+    /// How it is spoken to.
+    pub(crate) kind: Kind,
+    /// Where it stands; absent: nobody said, which counts as the least trusted (P6).
+    pub(crate) zone: Option<Zone>,
+}
+
+/// How a provider is spoken to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// Chat Completions.
+    OpenAi {
+        /// Up to the version.
+        base_url: String,
+        /// The variable that holds the key.
+        api_key_env: Option<String>,
+    },
+    /// The script.
+    Demo,
+}
+
+/// One agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Agent {
+    /// Its name.
+    pub(crate) name: AgentName,
+    /// The chain, and the line it stands in.
+    pub(crate) models: (Vec<ModelRef>, usize),
+    /// What every conversation begins with.
+    pub(crate) system_prompt: Option<String>,
+    /// G5, and the line it stands in.
+    pub(crate) tool_groups: (Vec<GroupName>, usize),
+    /// The cap of iterations (L1).
+    pub(crate) max_iterations: u32,
+    /// The budget of tokens (L5).
+    pub(crate) max_tokens: Option<u64>,
+    /// How long a question stays open; absent: for ever.
+    pub(crate) approval_ttl: Option<Duration>,
+    /// Four eyes.
+    pub(crate) second_approver: bool,
+    /// The line of its table.
+    pub(crate) line: usize,
+}
+
+/// Why there is no configuration to work with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The file cannot be read.
+    #[error("the configuration {} cannot be read: {source}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {problem}", file.display())]
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, naming the key.
+        problem: String,
+    },
+}
+
+impl Config {
+    /// Finds and reads the configuration: the file that was named, the one of `COUNTERSIGN_CONFIG`, or the
+    /// nearest `countersign.toml` in the working folder or above. Without a file everything is a default.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub(crate) fn find(named: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
+        let folder = &environment.folder;
+        let named = named.or_else(|| environment.get("COUNTERSIGN_CONFIG").map(Path::new));
+        let file = match named {
+            Some(named) => Some(folder.join(named)),
+            None => folder.ancestors().map(|above| above.join(FILE)).find(|file| file.is_file()),
+        };
+        match file {
+            Some(file) => Self::read(&file),
+            None => Ok(Self::without_file(folder)),
+        }
+    }
+
+    fn read(file: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|source| ConfigError::File { file: file.to_owned(), source })?;
+        Self::parse(file, &text)
+    }
+
+    /// File tools over the working folder, and one agent.
+    fn without_file(folder: &Path) -> Self {
+        Self {
+            file: None,
+            folder: folder.to_owned(),
+            database: folder.join(STATE).join("countersign.db"),
+            key_file: folder.join(STATE).join("key"),
+            workspace: Some(folder.to_owned()),
+            providers: Vec::new(),
+            agents: Vec::new(),
+            enforcement: Enforcement::Enforce,
+            lease: LEASE_DEFAULT,
+        }
+    }
+
+    fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
+        let document = Document::parse(file, text)?;
+        let top = document.top(&[
+            "database",
+            "key_file",
+            "workspace",
+            "providers",
+            "agents",
+            "policy",
+            "workers",
+        ])?;
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let defaults = Self::without_file(folder);
+        let database = top.parsed("database", |value| database(folder, value))?;
+        let policy = top.section("policy", &["data_class_enforcement"])?;
+        let enforcement =
+            policy.as_ref().map(|policy| policy.text("data_class_enforcement")).transpose()?.flatten();
+        let workers = top.section("workers", &["lease"])?;
+        let lease = workers.as_ref().map(|workers| workers.parsed("lease", lease)).transpose()?.flatten();
+        Ok(Self {
+            file: Some(file.to_owned()),
+            database: database.unwrap_or(defaults.database),
+            key_file: top.text("key_file")?.map_or(defaults.key_file, |path| folder.join(path)),
+            workspace: top.text("workspace")?.map(|path| folder.join(path)),
+            providers: top.named("providers", PROVIDER_KEYS, provider)?,
+            agents: top.named("agents", AGENT_KEYS, agent)?,
+            enforcement: Enforcement::from_setting(enforcement),
+            lease: lease.unwrap_or(LEASE_DEFAULT),
+            folder: defaults.folder,
+        })
+    }
+
+    /// An error about a line of the file, found after it was read.
+    pub(crate) fn wrong(&self, line: usize, problem: String) -> ConfigError {
+        ConfigError::Wrong {
+            file: self.file.clone().unwrap_or_else(|| self.folder.join(FILE)),
+            line,
+            problem,
+        }
+    }
+}
+
+const PROVIDER_KEYS: &[&str] = &["kind", "base_url", "api_key_env", "zone"];
+const AGENT_KEYS: &[&str] = &[
+    "models",
+    "system_prompt",
+    "tool_groups",
+    "max_iterations",
+    "max_tokens",
+    "approval_ttl",
+    "second_approver",
+];
+
+fn database(folder: &Path, value: &str) -> Result<PathBuf, String> {
+    if value.starts_with("postgres:") || value.starts_with("postgresql:") {
+        return Err("PostgreSQL is not supported by this build; use \"sqlite:PATH\"".to_owned());
+    }
+    match value.strip_prefix("sqlite:") {
+        Some(path) if !path.is_empty() => Ok(folder.join(path)),
+        _ => Err("a database is written \"sqlite:PATH\"".to_owned()),
+    }
+}
+
+fn lease(value: &str) -> Result<Duration, String> {
+    let lease = duration::parse(value)?;
+    if lease < LEASE_MIN { Err("a lease is at least 500ms".to_owned()) } else { Ok(lease) }
+}
+
+fn zone(word: &str) -> Result<Zone, String> {
+    let words = Zone::ALL.map(Zone::as_str);
+    Zone::ALL.into_iter().find(|zone| zone.as_str() == word).ok_or_else(|| one_of(&words))
+}
+
+fn one_of(words: &[&str]) -> String {
+    format!("it must be one of {}", words.join(", "))
+}
+
+fn provider(name: &str, section: &Section<'_>) -> Result<Provider, ConfigError> {
+    let name = ProviderName::parse(name).map_err(|error| section.wrong(&error.to_string()))?;
+    let kind =
+        section.text("kind")?.ok_or_else(|| section.wrong("the key kind is missing (openai or demo)"))?;
+    let zone = section.parsed("zone", zone)?;
+    let (base_url, api_key_env) = (section.text("base_url")?, section.text("api_key_env")?);
+    let kind = match kind {
+        "openai" => Kind::OpenAi {
+            base_url: base_url.ok_or_else(|| section.wrong("the key base_url is missing"))?.to_owned(),
+            api_key_env: api_key_env.map(str::to_owned),
+        },
+        "demo" => {
+            for (key, given) in [("base_url", base_url), ("api_key_env", api_key_env)] {
+                if given.is_some() {
+                    return Err(section.wrong_at(key, "a provider of kind demo has none: it is a script"));
+                }
+            }
+            Kind::Demo
+        }
+        "anthropic" | "ollama" => {
+            return Err(section
+                .wrong_at("kind", "this kind is not supported by this build; it must be openai or demo"));
+        }
+        _ => return Err(section.wrong_at("kind", &one_of(&["openai", "demo"]))),
+    };
+    Ok(Provider { name, line: section.line(), kind, zone })
+}
+
+fn agent(name: &str, section: &Section<'_>) -> Result<Agent, ConfigError> {
+    let name = AgentName::parse(name).map_err(|error| section.wrong(&error.to_string()))?;
+    let models = section.list("models", |model| ModelRef::parse(model).map_err(|error| error.to_string()))?;
+    let models = models.filter(|models| !models.is_empty());
+    let groups =
+        section.list("tool_groups", |group| GroupName::parse(group).map_err(|error| error.to_string()))?;
+    Ok(Agent {
+        models: (
+            models.ok_or_else(|| {
+                section.wrong("the key models is missing or empty: it needs at least one PROVIDER/MODEL")
+            })?,
+            section.line_of("models"),
+        ),
+        system_prompt: section.text("system_prompt")?.map(str::to_owned),
+        tool_groups: (groups.unwrap_or_default(), section.line_of("tool_groups")),
+        max_iterations: section.number("max_iterations", 1, 10_000)?.unwrap_or(ITERATIONS_DEFAULT),
+        max_tokens: section.number("max_tokens", 1, u64::MAX)?,
+        approval_ttl: section.parsed("approval_ttl", approval_ttl)?,
+        second_approver: section.flag("second_approver")?.unwrap_or(false),
+        line: section.line(),
+        name,
+    })
+}
+
+/// The record keeps whole seconds.
+fn approval_ttl(value: &str) -> Result<Duration, String> {
+    let ttl = duration::parse(value)?;
+    if ttl < Duration::from_secs(1) {
+        Err("a question stays open for at least 1s".to_owned())
+    } else {
+        Ok(ttl)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(Path::new("/x/countersign.toml"), text)
+}
+
+fn wrong(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn everything_that_is_configured_is_typed() {
+    let config = parse(
+        r#"
+        database = "sqlite:data/runs.db"
+        key_file = "/keys/key"
+        workspace = "pages"
+
+        [providers.stub]
+        kind = "openai"
+        base_url = "http://127.0.0.1:9100/v1"
+        api_key_env = "STUB_KEY"
+        zone = "local"
+
+        [agents.default]
+        models = ["stub/a/b", "stub/c"]
+        system_prompt = "Look after the pages."
+        tool_groups = ["files"]
+        max_iterations = 8
+        max_tokens = 200_000
+        approval_ttl = "7d"
+        second_approver = true
+
+        [policy]
+        data_class_enforcement = " Observe "
+
+        [workers]
+        lease = "2s"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(
+        config,
+        Config {
+            file: Some("/x/countersign.toml".into()),
+            folder: "/x".into(),
+            database: "/x/data/runs.db".into(),
+            key_file: "/keys/key".into(),
+            workspace: Some("/x/pages".into()),
+            providers: vec![Provider {
+                name: "stub".parse().unwrap(),
+                line: 6,
+                kind: Kind::OpenAi {
+                    base_url: "http://127.0.0.1:9100/v1".into(),
+                    api_key_env: Some("STUB_KEY".into())
+                },
+                zone: Some(Zone::Local),
+            }],
+            agents: vec![Agent {
+                name: "default".parse().unwrap(),
+                models: (vec![ModelRef::parse("stub/a/b").unwrap(), ModelRef::parse("stub/c").unwrap()], 13),
+                system_prompt: Some("Look after the pages.".into()),
+                tool_groups: (vec!["files".parse().unwrap()], 15),
+                max_iterations: 8,
+                max_tokens: Some(200_000),
+                approval_ttl: Some(Duration::from_secs(604_800)),
+                second_approver: true,
+                line: 12,
+            }],
+            enforcement: Enforcement::Observe,
+            lease: Duration::from_secs(2),
+        }
+    );
+}
+
+#[test]
+fn without_the_line_there_is_no_workspace() {
+    let config = parse("").unwrap();
+    assert_eq!(config.workspace, None);
+    assert_eq!(config.database, Path::new("/x/.countersign/countersign.db"));
+    assert_eq!(config.key_file, Path::new("/x/.countersign/key"));
+}
+
+#[test]
+fn rule_p8_only_observe_observes() {
+    for (word, observes) in
+        [("observe", true), ("OBSERVE ", true), ("observing", false), ("off", false), ("", false)]
+    {
+        let config = parse(&format!("[policy]\ndata_class_enforcement = \"{word}\"")).unwrap();
+        assert_eq!(config.enforcement == Enforcement::Observe, observes, "{word:?}");
+    }
+}
+
+#[test]
+fn an_error_names_file_line_key_and_what_was_meant() {
+    let agent = "[agents.default]\nmodels = [\"a/b\"]\n";
+    for (text, expected) in [
+        (
+            "\nworkspaces = \".\"",
+            "/x/countersign.toml:2: the key workspaces is unknown; did you mean workspace?",
+        ),
+        (
+            "[agents.default]\nmodel = [\"a/b\"]",
+            ":2: the key agents.default.model is unknown; did you mean models?",
+        ),
+        ("[workers]\nleaze = \"2s\"", ":2: the key workers.leaze is unknown; did you mean lease?"),
+        ("qqq = 1", ":1: the key qqq is unknown; known here are database,"),
+        ("workspace = 7", ":1: workspace: it must be a text in quotes, not a number"),
+        ("workspace = \"a\"\nworkspace = \"b\"", ":2: this is not valid TOML: duplicate key"),
+        ("[workers]\nlease = \"2\"", ":2: workers.lease: a duration is a whole number and a unit"),
+        ("[workers]\nlease = \"1ms\"", ":2: workers.lease: a lease is at least 500ms"),
+        ("database = \"postgres://u@h/d\"", ":1: database: PostgreSQL is not supported by this build"),
+        ("database = \"runs.db\"", ":1: database: a database is written \"sqlite:PATH\""),
+        ("[providers.x]\nkind = \"open\"", ":2: providers.x.kind: it must be one of openai, demo"),
+        (
+            "[providers.x]\nkind = \"anthropic\"",
+            ":2: providers.x.kind: this kind is not supported by this build",
+        ),
+        ("[providers.x]\nkind = \"openai\"", ":1: providers.x: the key base_url is missing"),
+        (
+            "[providers.x]\nkind = \"demo\"\nzone = \"lokal\"",
+            ":3: providers.x.zone: it must be one of local, private_hosted",
+        ),
+        ("[providers.X]\nkind = \"demo\"", ":1: providers.X: \"X\" is not a provider name"),
+        ("[agents.default]\n", ":1: agents.default: the key models is missing or empty"),
+        ("[agents.default]\nmodels = [\n\"a/b\",\n\"c\"]", ":4: agents.default.models: \"c\" is not a model"),
+        (
+            &format!("{agent}tool_groups = [\"Files\"]"),
+            ":3: agents.default.tool_groups: \"Files\" is not a group name",
+        ),
+        (
+            &format!("{agent}max_iterations = 0"),
+            ":3: agents.default.max_iterations: it must be from 1 to 10000",
+        ),
+        (
+            &format!("{agent}second_approver = \"no\""),
+            ":3: agents.default.second_approver: it must be true or false, not a text",
+        ),
+        ("agents = 7", ":1: agents: it must be a table, not a number"),
+        ("providers.x = 7", ":1: providers.x: it must be a table, not a number"),
+    ] {
+        let message = wrong(text);
+        assert!(message.contains(expected), "{text}\n{message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn the_nearest_file_above_is_found_and_a_named_one_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path().join("a/b");
+    std::fs::create_dir_all(&below).unwrap();
+    let here = Environment::of(&below, &[]);
+    assert_eq!(Config::find(None, &here).unwrap().file, None);
+    std::fs::write(folder.path().join(FILE), "").unwrap();
+    assert_eq!(Config::find(None, &here).unwrap().folder, folder.path());
+    std::fs::write(below.join("other.toml"), "").unwrap();
+    let named = Environment::of(&below, &[("COUNTERSIGN_CONFIG", "other.toml")]);
+    assert_eq!(Config::find(None, &named).unwrap().folder, below);
+    assert!(matches!(Config::find(Some(Path::new("gone.toml")), &named), Err(ConfigError::File { .. })));
+}

@@ -1,0 +1,139 @@
+//! The master key: from the environment, or from the key file.
+//!
+//! Invariant: a key is made only where no database has one yet, and a key file is never overwritten. Nobody but
+//! the account can read it. No error holds any part of a key (S5).
+
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use countersign::Clock;
+use countersign_store::MasterKey;
+use zeroize::Zeroizing;
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyError {
+    /// It does not decode to 32 bytes.
+    #[error("{0} does not hold a key: it must be 32 bytes in base64")]
+    Malformed(String),
+    /// There is a database but no key for it.
+    #[error(
+        "the database {} is there but its key file {} is not: put the key file back, or set COUNTERSIGN_KEY",
+        database.display(), file.display()
+    )]
+    Missing {
+        /// The database.
+        database: PathBuf,
+        /// Where its key should be.
+        file: PathBuf,
+    },
+    /// The file cannot be read or made.
+    #[error("the key file {} cannot be {doing}: {source}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// `read` or `made`.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Finds the key of a database; for a database that is not there yet it makes one.
+///
+/// # Errors
+/// [`KeyError`].
+pub(crate) fn find(
+    given: Option<&str>,
+    file: &Path,
+    database: &Path,
+    clock: &dyn Clock,
+) -> Result<MasterKey, KeyError> {
+    if let Some(given) = given {
+        return decoded(given).ok_or_else(|| KeyError::Malformed("COUNTERSIGN_KEY".to_owned()));
+    }
+    if let Some(key) = read(file)? {
+        return Ok(key);
+    }
+    if std::fs::metadata(database).is_ok_and(|database| database.len() > 0) {
+        // Another process may have made both since.
+        return read(file)?
+            .ok_or_else(|| KeyError::Missing { database: database.to_owned(), file: file.to_owned() });
+    }
+    make(file, clock).map_err(|source| KeyError::File { file: file.to_owned(), doing: "made", source })?;
+    read(file)?.ok_or_else(|| KeyError::Missing { database: database.to_owned(), file: file.to_owned() })
+}
+
+fn read(file: &Path) -> Result<Option<MasterKey>, KeyError> {
+    match std::fs::read_to_string(file).map(Zeroizing::new) {
+        Ok(text) => {
+            let key = decoded(&text)
+                .ok_or_else(|| KeyError::Malformed(format!("the key file {}", file.display())))?;
+            Ok(Some(key))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(KeyError::File { file: file.to_owned(), doing: "read", source }),
+    }
+}
+
+fn decoded(text: &str) -> Option<MasterKey> {
+    let bytes = Zeroizing::new(STANDARD.decode(text.trim()).ok()?);
+    Some(MasterKey::new(bytes.as_slice().try_into().ok()?))
+}
+
+/// Writes the whole key beside its place and then gives it its name, which fails if somebody was first: no
+/// process ever reads half a key, and none is replaced.
+fn make(file: &Path, clock: &dyn Clock) -> io::Result<()> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    bytes[..16].copy_from_slice(&clock.random());
+    bytes[16..].copy_from_slice(&clock.random());
+    let text = Zeroizing::new(format!("{}\n", STANDARD.encode(*bytes)));
+    let beside = file.with_extension(format!("{}.new", std::process::id()));
+    let mut written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let stored = written.write_all(text.as_bytes()).and_then(|()| written.sync_all());
+    let named = stored.and_then(|()| std::fs::hard_link(&beside, file));
+    std::fs::remove_file(&beside)?;
+    match named {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        named => named,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use countersign::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn rule_s3_a_key_is_made_once_and_only_for_an_empty_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, database) = (folder.path().join("key"), folder.path().join("countersign.db"));
+        let made = find(None, &file, &database, &SystemClock).unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let found = find(None, &file, &database, &SystemClock).unwrap();
+        assert_eq!(made.fingerprint(), found.fingerprint());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&database, "SQLite format 3").unwrap();
+        assert!(matches!(find(None, &file, &database, &SystemClock), Err(KeyError::Missing { .. })));
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn rule_s5_a_malformed_key_is_not_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let error = find(Some("key-SECRET-2"), &file, &file, &SystemClock).unwrap_err().to_string();
+        assert!(error.contains("COUNTERSIGN_KEY") && !error.contains("SECRET"), "{error}");
+        std::fs::write(&file, "c2hvcnQ=").unwrap();
+        assert!(find(None, &file, &file, &SystemClock).unwrap_err().to_string().contains("32 bytes"));
+    }
+}

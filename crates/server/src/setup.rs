@@ -1,0 +1,267 @@
+//! Builds the runtime from the configuration: the only place that knows concrete types.
+//!
+//! Invariant: everything a run was started with is found again by another process with the same configuration
+//! and environment, or the run is left alone. The state and the key do not exist for the file tools, and the
+//! configuration is read-only for them (S2).
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::{
+    Agent, AgentName, Agents, AnyTool, Clock, GroupSetting, ITERATIONS_DEFAULT, Limits, Model, ModelRef,
+    Models, NotAName, Parts, Provider as ModelProvider, Registry, RegistryError, RunLimits, Runtime, Store,
+    SystemClock, Zone,
+};
+use countersign_clients::{DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError};
+use countersign_store::{OpenError, SqliteOptions, SqliteStore};
+use countersign_tools::{OpenError as WorkspaceError, Workspace, file_tools};
+
+use crate::config::{Config, ConfigError, FILE, Kind, Provider, STATE};
+use crate::environment::Environment;
+use crate::key::{self, KeyError};
+use crate::{at_hand, tour};
+
+/// How long one request to a model may take, its whole answer included.
+const MODEL_TIMEOUT: Duration = Duration::from_secs(300);
+/// How many reads of one turn run at once.
+const PARALLEL_READS: usize = 8;
+/// How often a driver looks whether somebody else wrote to its run.
+const POLL: Duration = Duration::from_millis(250);
+
+/// Why the program cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetupError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The model that was named.
+    #[error("the model cannot be used: {0}")]
+    Model(#[from] NotAName),
+    /// The key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The folder of the state or the scratch folder.
+    #[error("the folder {} cannot be made: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] OpenError),
+    /// The workspace.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// The tools.
+    #[error(transparent)]
+    Tools(#[from] RegistryError),
+    /// A provider that cannot be spoken to.
+    #[error("{place}: the provider {name} cannot be used: {source}")]
+    Provider {
+        /// Where it is configured.
+        place: String,
+        /// Which.
+        name: String,
+        /// Why.
+        source: ClientError,
+    },
+}
+
+/// Everything that holds for all runs of this process.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    /// What was configured.
+    pub(crate) config: Config,
+    /// What came from outside.
+    pub(crate) environment: Environment,
+    /// Where runs are kept.
+    pub(crate) store: Arc<SqliteStore>,
+    /// Time and chance.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Setup {
+    /// Finds the key, opens the database and brings it up to date.
+    ///
+    /// # Errors
+    /// [`SetupError`].
+    pub(crate) fn open(config: Config, environment: Environment) -> Result<Self, SetupError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        for file in [&config.database, &config.key_file] {
+            if let Some(folder) = file.parent() {
+                make_folder(folder)?;
+            }
+        }
+        let key = key::find(environment.get("COUNTERSIGN_KEY"), &config.key_file, &config.database, &*clock)?;
+        let store = SqliteStore::open(SqliteOptions::new(&config.database), key, Arc::clone(&clock))?;
+        Ok(Self { config, environment, store: Arc::new(store), clock })
+    }
+
+    /// The model that serves a new run of this agent, if no other is asked for.
+    ///
+    /// # Errors
+    /// [`SetupError::Model`].
+    pub(crate) fn model_of(&self, agent: &AgentName) -> Result<Option<ModelRef>, SetupError> {
+        let configured = self.config.agents.iter().find(|configured| configured.name == *agent);
+        match configured {
+            Some(configured) => Ok(configured.models.0.first().cloned()),
+            None if self.config.agents.is_empty() => Ok(Some(at_hand::model(&self.environment)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether this model is the script that ships with the program, over its own files.
+    pub(crate) fn is_tour(&self, model: &ModelRef) -> bool {
+        model.provider.as_str() == DEMO_PROVIDER
+            && !self.config.providers.iter().any(|known| known.name == model.provider)
+    }
+
+    /// Whether this model is a script.
+    pub(crate) fn is_script(&self, model: &ModelRef) -> bool {
+        let configured = self.config.providers.iter().find(|known| known.name == model.provider);
+        self.is_tour(model) || configured.is_some_and(|provider| provider.kind == Kind::Demo)
+    }
+
+    /// What the file tools see in runs with this model.
+    pub(crate) fn workspace_of(&self, model: Option<&ModelRef>) -> Option<PathBuf> {
+        if model.is_some_and(|model| self.is_tour(model)) {
+            return Some(tour::folder(&self.config.folder.join(STATE)));
+        }
+        self.config.workspace.clone()
+    }
+
+    /// Makes the files of the tour anew, for a new run of it.
+    ///
+    /// # Errors
+    /// [`SetupError::Folder`].
+    pub(crate) fn remake_tour(&self) -> Result<(), SetupError> {
+        let state = self.config.folder.join(STATE);
+        make_folder(&state)?;
+        let folder = tour::folder(&state);
+        tour::remake(&folder).map_err(|source| SetupError::Folder { folder, source })
+    }
+
+    /// The runtime for runs that this model serves. Without one: for looking at tools and rights only.
+    ///
+    /// # Errors
+    /// [`SetupError`].
+    pub(crate) fn runtime(&self, model: Option<&ModelRef>) -> Result<Runtime, SetupError> {
+        Ok(Runtime::new(Parts {
+            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            models: self.models()?,
+            tools: self.tools(model)?,
+            agents: self.agents(model)?,
+            limits: Limits { lease: self.config.lease, parallel_reads: PARALLEL_READS, poll: POLL },
+            clock: Arc::clone(&self.clock),
+        }))
+    }
+
+    fn models(&self) -> Result<Models, SetupError> {
+        let mut providers = self.config.providers.clone();
+        let spare = if self.config.agents.is_empty() {
+            at_hand::providers(&self.environment)?
+        } else {
+            vec![at_hand::demo()?]
+        };
+        for provider in spare {
+            if !providers.iter().any(|known| known.name == provider.name) {
+                providers.push(provider);
+            }
+        }
+        let mut models = Models::default();
+        for provider in providers {
+            let client = self.client(&provider)?;
+            let zone = provider.zone.unwrap_or(Zone::ExternalGlobal);
+            models = models.with(provider.name, ModelProvider { zone, client });
+        }
+        Ok(models)
+    }
+
+    fn client(&self, provider: &Provider) -> Result<Arc<dyn Model>, SetupError> {
+        let (base_url, api_key_env) = match &provider.kind {
+            Kind::Demo => return Ok(Arc::new(Demo)),
+            Kind::OpenAi { base_url, api_key_env } => (base_url, api_key_env),
+        };
+        let api_key = api_key_env.as_deref().and_then(|name| self.environment.get(name));
+        let client = OpenAi::new(OpenAiConfig {
+            provider: provider.name.clone(),
+            base_url: base_url.clone(),
+            api_key: api_key.map(|key| Secret::new(key.to_owned())),
+            timeout: MODEL_TIMEOUT,
+        });
+        let client = client.map_err(|source| SetupError::Provider {
+            place: format!(
+                "{}:{}",
+                self.config.file.as_deref().unwrap_or(Path::new(FILE)).display(),
+                provider.line
+            ),
+            name: provider.name.to_string(),
+            source,
+        })?;
+        Ok(Arc::new(client))
+    }
+
+    fn tools(&self, model: Option<&ModelRef>) -> Result<Registry, SetupError> {
+        let Some(root) = self.workspace_of(model) else { return Ok(Registry::default()) };
+        let mut state = vec![self.config.database.clone(), self.config.key_file.clone()];
+        let is_tour = model.is_some_and(|model| self.is_tour(model));
+        if is_tour {
+            make_folder(&self.config.folder.join(STATE))?;
+            tour::ensure(&root).map_err(|source| SetupError::Folder { folder: root.clone(), source })?;
+        } else {
+            state.push(self.config.folder.join(STATE));
+        }
+        let read_only =
+            [self.config.file.clone(), Some(root.join(FILE))].into_iter().flatten().collect::<Vec<_>>();
+        let workspace = Workspace::open(&root, &state, &read_only)?;
+        Ok(Registry::new(file_tools(&workspace)?.into_iter().map(AnyTool::from))?)
+    }
+
+    fn agents(&self, model: Option<&ModelRef>) -> Result<Agents, SetupError> {
+        let mut agents: Vec<Agent> = self.config.agents.iter().map(agent).collect();
+        if agents.is_empty() {
+            let model = match model {
+                Some(model) => model.clone(),
+                None => at_hand::model(&self.environment)?,
+            };
+            agents.push(Agent {
+                name: AgentName::parse("default")?,
+                models: vec![model],
+                system_prompt: None,
+                groups: GroupSetting::Unrestricted,
+                skills: Vec::new(),
+                limits: RunLimits { iterations_max: ITERATIONS_DEFAULT, tokens_max: None },
+                approval_ttl: None,
+                second_approver: false,
+            });
+        }
+        Ok(Agents::new(self.config.enforcement, agents))
+    }
+}
+
+fn agent(configured: &crate::config::Agent) -> Agent {
+    Agent {
+        name: configured.name.clone(),
+        models: configured.models.0.clone(),
+        system_prompt: configured.system_prompt.clone(),
+        groups: GroupSetting::from_list(configured.tool_groups.0.iter().cloned()),
+        skills: Vec::new(),
+        limits: RunLimits { iterations_max: configured.max_iterations, tokens_max: configured.max_tokens },
+        approval_ttl: configured.approval_ttl,
+        second_approver: configured.second_approver,
+    }
+}
+
+/// Makes a folder that only the account may enter. One that is there stays as it is.
+fn make_folder(folder: &Path) -> Result<(), SetupError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|source| SetupError::Folder { folder: folder.to_owned(), source })
+}

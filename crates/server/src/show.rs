@@ -1,0 +1,36 @@
+//! What a person sees.
+//!
+//! Invariant: text of a model, a tool or a person goes through `escape` before it gets here or in here; our own
+//! words are never coloured by anything but ourselves. A reader that has gone away is no error.
+
+pub(crate) mod pending;
+pub(crate) mod progress;
+pub(crate) mod run;
+mod style;
+pub(crate) mod table;
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+pub(crate) use style::Style;
+
+/// A line on stdout.
+pub(crate) fn out(text: &str) {
+    let mut out = io::stdout().lock();
+    _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// A line on stderr.
+pub(crate) fn err(text: &str) {
+    _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Text on stderr, without a line end: a prompt.
+pub(crate) fn prompt(text: &str) {
+    let mut err = io::stderr().lock();
+    _ = write!(err, "{text}").and_then(|()| err.flush());
+}
+
+/// Whether somebody is there to be asked.
+pub(crate) fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}

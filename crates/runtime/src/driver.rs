@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use countersign_core::{
     AgentGates, Ask, CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Deadline, Effect, Event, FailCode,
-    GateDenied, ModelFailed, ModelRef, ModelReplied, Outlook, Pending, PendingClosed, PendingId, Preview, ProposedCall, Question,
-    Reply, ResultKind, Run, RunFailed, Stage, Step,
+    GateDenied, INTERRUPTIONS_MAX, ModelFailed, ModelRef, ModelReplied, Outlook, Pending, PendingClosed, PendingId, Preview,
+    ProposedCall, Question, Reply, ResultKind, Run, RunFailed, Stage, Step,
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -492,10 +492,14 @@ impl Driver {
         for state in calls.iter().filter_map(|id| turn.call(id)) {
             let Stage::Running(running) = state.stage else { continue };
             let unknown = || Event::CallUnknown(CallUnknown { call: state.call.id.clone(), tool: state.call.name.clone() });
-            match (running.effect, run.is_poisoned()) {
+            // The worker that was lost just now is not counted in the log yet.
+            let too_often = run.interruptions() + 1 >= INTERRUPTIONS_MAX;
+            match (running.effect, too_often) {
                 (Effect::Write, _) => events.push(unknown()),
                 // Again and again it took its worker with it: a person must look.
                 (Effect::IdempotentWrite, true) => events.push(unknown()),
+                // It may have happened, and nothing starts in a run that is being cancelled (R8).
+                (Effect::IdempotentWrite, false) if run.is_cancelled() => events.push(unknown()),
                 (Effect::Read, true) => {
                     return self.journal.record(vec![Event::RunFailed(RunFailed { code: FailCode::Poisoned })]).await;
                 }
@@ -587,7 +591,7 @@ fn start_next(bench: &Bench<'_>, calls: &[CallId], parallel_reads: usize, now: T
             }
         };
         let effect = passed.tool.spec.effect;
-        if (effect.writes() && reads > 0) || reads == parallel_reads {
+        if (effect.writes() && reads > 0) || reads == parallel_reads.max(1) {
             break;
         }
         events.push(Event::CallStarted(CallStarted {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use countersign_core::{
-    Arguments, Catalogue, Digest, Effect, GroupName, InputProblem, OperatorWord, Pause, ToolName, ToolSpec,
+    Arguments, Catalogue, Digest, Effect, GroupName, InputProblem, Pause, ToolName, ToolSpec, needs_approval,
 };
 use jsonschema::Validator;
 use serde_json::Value;
@@ -106,7 +106,7 @@ impl Registry {
             let arguments = object_schema(&spec.name, "parameters", &spec.parameters)?;
             if let Pause::NeedsInput(schema) = &spec.pause {
                 object_schema(&spec.name, "input", schema)?;
-                if spec.effect != Effect::Read || spec.operator == OperatorWord::Asks {
+                if spec.effect != Effect::Read || needs_approval(Some(&spec)).is_some() {
                     return Err(RegistryError::NeedsInputAndApproval(spec.name));
                 }
             }

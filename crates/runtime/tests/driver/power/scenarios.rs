@@ -1,0 +1,216 @@
+//! What is going on when the power is cut.
+
+use async_trait::async_trait;
+use countersign::testing::{Ledger, Line, RecordingTool, turn};
+use countersign::{
+    Answer, Arguments, Conversation, Effect, Limit, Message, Mode, Model, ModelError, ModelRef, Models,
+    Offer, Provider, ProviderName, RemoteApproval, ResultKind, Run, RunRequest, RunState, Zone,
+};
+use serde_json::json;
+
+use crate::kit::{
+    ByTurn, Witness, arguments, completed_run, date_input, free_write, idempotent, limit_of, model_ref, read,
+    remote, request, result_kinds, write,
+};
+
+/// What the person says.
+#[derive(Clone, Copy)]
+pub(crate) enum Word {
+    Approve,
+    Deny,
+    OnlyTheFirst,
+    Cancel,
+}
+
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) script: fn() -> Vec<Line>,
+    pub(crate) tools: fn(&Ledger) -> Vec<RecordingTool>,
+    pub(crate) word: Word,
+    pub(crate) mode: Mode,
+    pub(crate) request: fn() -> RunRequest,
+    /// The first model of the chain refuses everything.
+    pub(crate) fallback: bool,
+    /// What an end without an unknown outcome looks like.
+    pub(crate) end: fn(&Run),
+    /// At least so many different cuts hit it.
+    pub(crate) cuts_min: usize,
+    /// Whether its recovery is cut as well.
+    pub(crate) twice: bool,
+}
+
+impl Scenario {
+    pub(crate) fn chain(&self) -> Vec<ModelRef> {
+        if self.fallback { vec![model_ref("first"), model_ref("p")] } else { vec![model_ref("p")] }
+    }
+}
+
+const PLAIN: Scenario = Scenario {
+    name: "",
+    script: Vec::new,
+    tools: |ledger| vec![read("look", ledger), write("drop", ledger), write("post", ledger)],
+    word: Word::Approve,
+    mode: Mode::Attended,
+    request,
+    fallback: false,
+    end: |run| completed_run(run),
+    cuts_min: 0,
+    twice: false,
+};
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "only reads",
+        script: || vec![turn(&[("look", r#"{"id":1}"#), ("look", r#"{"id":2}"#)])],
+        cuts_min: 14,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a read and a write, approved",
+        script: || vec![turn(&[("look", r#"{"id":1}"#), ("drop", r#"{"id":2}"#)])],
+        cuts_min: 22,
+        twice: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "two writes, approved",
+        script: || vec![turn(&[("drop", r#"{"id":1}"#), ("post", r#"{"id":2}"#)])],
+        cuts_min: 22,
+        twice: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "denied",
+        script: || vec![turn(&[("look", "{}"), ("drop", "{}")])],
+        word: Word::Deny,
+        end: |run| {
+            completed_run(run);
+            assert_eq!(result_kinds(run), [ResultKind::NotRun, ResultKind::Denied]);
+        },
+        cuts_min: 14,
+        ..PLAIN
+    },
+    Scenario {
+        name: "one word for each call",
+        script: || vec![turn(&[("look", "{}"), ("drop", "{}"), ("post", "{}"), ("look", r#"{"id":9}"#)])],
+        word: Word::OnlyTheFirst,
+        cuts_min: 29,
+        ..PLAIN
+    },
+    Scenario {
+        name: "an idempotent write between a read and a write",
+        script: || vec![turn(&[("look", "{}"), ("put", "{}"), ("drop", "{}")])],
+        tools: |ledger| vec![read("look", ledger), idempotent("put", ledger), write("drop", ledger)],
+        cuts_min: 27,
+        twice: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "remote writes that need nobody",
+        script: || {
+            vec![turn(&[("crm__purge", r#"{"id":1}"#), ("look", "{}"), ("crm__purge", r#"{"id":2}"#)])]
+        },
+        tools: |ledger| vec![read("look", ledger), free_write("purge", ledger)],
+        cuts_min: 23,
+        ..PLAIN
+    },
+    Scenario {
+        name: "input",
+        script: || vec![turn(&[("look", "{}"), ("pick", r#"{"why":"trip"}"#)])],
+        tools: |ledger| vec![read("look", ledger), date_input("pick", ledger)],
+        cuts_min: 18,
+        ..PLAIN
+    },
+    Scenario {
+        name: "approval, then two inputs",
+        script: || vec![turn(&[("pick", "{}"), ("drop", "{}"), ("pick", r#"{"why":"again"}"#)])],
+        tools: |ledger| vec![date_input("pick", ledger), write("drop", ledger)],
+        cuts_min: 35,
+        ..PLAIN
+    },
+    Scenario {
+        name: "two rounds",
+        script: || {
+            vec![turn(&[("drop", r#"{"id":1}"#)]), turn(&[("look", "{}")]), turn(&[("drop", r#"{"id":1}"#)])]
+        },
+        cuts_min: 35,
+        ..PLAIN
+    },
+    Scenario {
+        name: "the limit of iterations",
+        script: || vec![turn(&[("look", r#"{"id":1}"#)]), turn(&[("look", r#"{"id":2}"#)])],
+        request: || RunRequest { max_iterations: Some(2), ..request() },
+        end: |run| {
+            assert_eq!(limit_of(run), Limit::MaxIterations);
+            assert_eq!(result_kinds(run), [ResultKind::Ok, ResultKind::NotRun]);
+        },
+        cuts_min: 19,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a fallback model",
+        script: || vec![turn(&[("drop", "{}")])],
+        fallback: true,
+        cuts_min: 21,
+        ..PLAIN
+    },
+    Scenario {
+        name: "unattended",
+        script: || vec![turn(&[("look", "{}"), ("crm__purge", "{}"), ("drop", "{}")])],
+        tools: |ledger| {
+            let lookup = remote("lookup", Effect::Read, RemoteApproval::Undeclared, ledger);
+            vec![read("look", ledger), free_write("purge", ledger), write("drop", ledger), lookup]
+        },
+        mode: Mode::Unattended,
+        end: |run| {
+            completed_run(run);
+            assert_eq!(result_kinds(run), [ResultKind::Ok, ResultKind::Ok, ResultKind::Refused]);
+        },
+        cuts_min: 18,
+        ..PLAIN
+    },
+    Scenario {
+        name: "cancelled while it waits",
+        script: || vec![turn(&[("look", "{}"), ("drop", "{}")])],
+        word: Word::Cancel,
+        end: |run| {
+            assert_eq!(run.state(), RunState::Cancelled);
+            assert_eq!(result_kinds(run), [ResultKind::Cancelled, ResultKind::Cancelled]);
+        },
+        cuts_min: 8,
+        ..PLAIN
+    },
+];
+
+/// What the person supplies.
+pub(crate) fn date() -> Arguments {
+    arguments(&json!({ "date": "2027-01-01" }))
+}
+
+/// The models of a scenario, and who hears what they are asked.
+pub(crate) fn models(scenario: &Scenario) -> (Witness, Models) {
+    let witness = Witness::of(ByTurn::new((scenario.script)()));
+    let provider = |client| Provider { zone: Zone::Local, client };
+    let models = Models::default()
+        .with(ProviderName::parse("p").unwrap(), provider(std::sync::Arc::new(witness.clone())))
+        .with(ProviderName::parse("first").unwrap(), provider(std::sync::Arc::new(Witness::of(Refuses))));
+    (witness, models)
+}
+
+/// A model that refuses every request.
+struct Refuses;
+
+impl Model for Refuses {
+    fn converse(&self, _model: &str) -> Box<dyn Conversation> {
+        Box::new(Self)
+    }
+}
+
+#[async_trait]
+impl Conversation for Refuses {
+    fn add(&mut self, _message: &Message<'_>) {}
+
+    async fn ask(&mut self, _offers: &[Offer]) -> Result<Answer, ModelError> {
+        Err(ModelError::Refused { status: 400 })
+    }
+}

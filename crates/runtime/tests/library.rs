@@ -1,0 +1,173 @@
+//! The library as its contract shows it: what somebody writes who embeds it.
+
+#![cfg(test)]
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use countersign::testing::{ScriptedModel, text, turn};
+use countersign::{
+    Agent, AgentLoop, AgentName, Agents, Arguments, CallContext, DataClass, Decision, Effect, Enforcement,
+    Finished, GroupName, GroupSetting, InputMessage, InputRole, Limits, MemoryStore, ModelRef, Models,
+    OperatorWord, Origin, Outcome, Parts, Pause, Principal, Provider, ProviderName, Registry, RunError,
+    RunId, RunLimits, RunRequest, Runtime, Store, Subject, SystemClock, Tool, ToolError, ToolName,
+    ToolOutput, ToolPolicy, ToolRequest, ToolSpec, UnattendedFilter, Waiting, Zone,
+};
+use serde_json::json;
+
+struct PageGet;
+struct PageDrop;
+
+fn page_tool(name: &str, effect: Effect) -> ToolSpec {
+    ToolSpec {
+        name: ToolName::parse(name).unwrap(),
+        description: "Works on a page".to_owned(),
+        group: GroupName::parse("content").unwrap(),
+        origin: Origin::Library,
+        effect,
+        data_class: DataClass::EditorContent,
+        enabled_by_default: true,
+        requires_admin: false,
+        pause: Pause::Runs,
+        operator: OperatorWord::Silent,
+        parameters: json!({ "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] }),
+    }
+}
+
+#[async_trait]
+impl Tool for PageGet {
+    fn spec(&self) -> ToolSpec {
+        page_tool("page_get", Effect::Read)
+    }
+
+    async fn call(&self, arguments: &Arguments, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+        match arguments.members()["id"].as_i64() {
+            Some(7) => Ok("The page of seven.".into()),
+            _ => Err(ToolError::Answered("There is no such page.".to_owned())),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for PageDrop {
+    fn spec(&self) -> ToolSpec {
+        page_tool("page_drop", Effect::Write)
+    }
+
+    async fn call(&self, _arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
+        Ok(format!("Deleted for {} under a key of {} characters.", cx.actor, cx.idempotency_key.len()).into())
+    }
+}
+
+fn request(owner: &Subject, agent: &AgentName) -> RunRequest {
+    RunRequest {
+        agent: agent.clone(),
+        input: vec![InputMessage { role: InputRole::User, text: "Delete page 7".to_owned() }],
+        tools: ToolRequest::AllEnabled,
+        model: None,
+        max_iterations: None,
+        owner: owner.clone(),
+        starter: owner.clone(),
+    }
+}
+
+async fn runtime(
+    model: ScriptedModel,
+    agent: &AgentName,
+    owner: &Subject,
+) -> Result<Runtime, Box<dyn Error>> {
+    let store = Arc::new(MemoryStore::new([1; 32]));
+    store.put_principal(&Principal::user(owner.clone())).await?;
+    let provider = ProviderName::parse("stub")?;
+    let models =
+        Models::default().with(provider.clone(), Provider { zone: Zone::Local, client: Arc::new(model) });
+    let agents = Agents::new(
+        Enforcement::Enforce,
+        [Agent {
+            name: agent.clone(),
+            models: vec![ModelRef { provider, model: "scripted".to_owned() }],
+            system_prompt: None,
+            groups: GroupSetting::Unrestricted,
+            skills: Vec::new(),
+            limits: RunLimits { iterations_max: 20, tokens_max: None },
+            approval_ttl: None,
+            second_approver: false,
+        }],
+    );
+    let limits = Limits { lease: Duration::from_secs(30), parallel_reads: 8, poll: Duration::from_secs(1) };
+    let clock = Arc::new(SystemClock);
+
+    let tools = Registry::new([PageGet.into(), PageDrop.into()])?;
+    Ok(Runtime::new(Parts { store, models, tools, agents, limits, clock }))
+}
+
+#[tokio::test]
+async fn the_example_of_the_contract_does_what_it_says() -> Result<(), Box<dyn Error>> {
+    let (agent, actor) = (AgentName::parse("default")?, Subject::parse("alice")?);
+    let model = ScriptedModel::new([
+        turn(&[("page_get", r#"{"id":7}"#), ("page_drop", r#"{"id":7}"#)]),
+        text("Page 7 is gone."),
+        turn(&[("page_get", r#"{"id":7}"#)]),
+        text("It says seven."),
+    ]);
+    let runtime = runtime(model.clone(), &agent, &actor).await?;
+
+    let pending: Waiting = match runtime.run(request(&actor, &agent)).await? {
+        Outcome::Done(_) => panic!("a write waits for a person"),
+        Outcome::Waiting(pending) => *pending,
+    };
+    let run = pending.run.id().clone();
+    runtime.decide(&pending.id, Decision::approve(pending.digest), &actor).await?;
+    let outcome = runtime.drive(&run).await?;
+    let Outcome::Done(answer) = outcome else { panic!("nothing is left to ask") };
+    assert_eq!(answer.output(), Some("Page 7 is gone."));
+
+    let policy = runtime.policy(&agent, &actor).await?;
+    let may = policy.offerable(None);
+    let alone = runtime.unattended_filter().unattended(&may);
+    assert_eq!((may.len(), alone), (2, vec![ToolName::parse("page_get")?]));
+
+    let answer = runtime.unattended().run(request(&actor, &agent)).await?;
+    assert_eq!(answer.output(), Some("It says seven."));
+    assert_eq!(model.requests().last().unwrap().offered, ["page_get"]);
+    Ok(())
+}
+
+/// A loop that somebody else wrote: the three interfaces can be injected and faked.
+struct NothingToDo(Finished);
+
+#[async_trait]
+impl AgentLoop for NothingToDo {
+    async fn run(&self, _request: RunRequest) -> Result<Outcome, RunError> {
+        Ok(Outcome::Done(Box::new(self.0.clone())))
+    }
+
+    async fn drive(&self, run: &RunId) -> Result<Outcome, RunError> {
+        Err(RunError::Left(run.clone()))
+    }
+}
+
+#[tokio::test]
+async fn the_loop_the_filter_and_the_policy_can_be_injected() -> Result<(), Box<dyn Error>> {
+    let (agent, actor) = (AgentName::parse("default")?, Subject::parse("alice")?);
+    let real = runtime(ScriptedModel::new([text("done")]), &agent, &actor).await?;
+    let policy: Box<dyn ToolPolicy> = Box::new(real.policy(&agent, &actor).await?);
+    let filter: Box<dyn UnattendedFilter> = Box::new(real.unattended_filter());
+    assert_eq!(filter.unattended(&policy.offerable(None)).len(), 1);
+    assert_eq!(
+        policy.explain(Some(&["ghost".to_owned()]))[0].word.gate().unwrap().as_str(),
+        "not_registered"
+    );
+
+    let loops: Box<dyn AgentLoop> = Box::new(real);
+    let Outcome::Done(finished) = loops.run(request(&actor, &agent)).await? else {
+        panic!("it asks for nothing")
+    };
+    let loops: Box<dyn AgentLoop> = Box::new(NothingToDo(*finished));
+    let Outcome::Done(again) = loops.run(request(&actor, &agent)).await? else { panic!("it never waits") };
+    assert_eq!(again.output(), Some("done"));
+    assert!(matches!(loops.drive(again.run.id()).await, Err(RunError::Left(_))));
+    Ok(())
+}

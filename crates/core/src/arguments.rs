@@ -151,7 +151,8 @@ fn integer_out_of_range(text: &str) -> Option<&str> {
                     at += 1;
                 }
                 let number = &text[start..at];
-                let is_integer = !number.contains(['.', 'e', 'E']);
+                let digits = number.strip_prefix('-').unwrap_or(number);
+                let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
                 if is_integer && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
                     return Some(number);
                 }

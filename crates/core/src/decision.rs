@@ -140,6 +140,14 @@ impl VerdictWord {
         }
     }
 
+    fn on_calls(approved: usize, all: usize) -> Self {
+        match approved {
+            0 => Self::Deny,
+            some if some == all => Self::Approve,
+            _ => Self::Mixed,
+        }
+    }
+
     /// The pending's status after it: approved when any call was released.
     pub fn status(self) -> PendingStatus {
         match self {
@@ -211,6 +219,15 @@ pub struct Decided {
     /// The result of a call whose outcome was unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+}
+
+impl Decided {
+    /// Whether the word on an approval says what the words on its calls say.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let approved = self.calls.values().filter(|verdict| **verdict == CallVerdict::Approve).count();
+        self.verdict == VerdictWord::on_calls(approved, self.calls.len())
+            && (self.form == Form::Calls || self.verdict != VerdictWord::Mixed)
+    }
 }
 
 /// Where an answer breaks the schema.
@@ -386,6 +403,7 @@ pub fn settle(
         (PendingStatus::Withdrawn, _) => return Err(refused(DecisionRefused::Withdrawn)),
         (PendingStatus::Void, _) => return Err(refused(DecisionRefused::Void)),
         (PendingStatus::Superseded, _) => return Err(refused(DecisionRefused::Superseded)),
+        (PendingStatus::Expired, _) => return Err(refused(DecisionRefused::Expired)),
         (_, Some(decided)) => return Err(refused(DecisionRefused::AlreadyDecided(Box::new(decided.clone())))),
         (_, None) => return Err(refused(DecisionRefused::Expired)),
     }
@@ -523,12 +541,7 @@ fn decided(pending: &Pending, said: &Said, by: &Principal, judgement: &Judgement
         }
         Said::Calls { verdicts, reason } => {
             let approved = verdicts.values().filter(|verdict| **verdict == CallVerdict::Approve).count();
-            let word = match approved {
-                0 => VerdictWord::Deny,
-                some if some == verdicts.len() => VerdictWord::Approve,
-                _ => VerdictWord::Mixed,
-            };
-            (word, Form::Calls, verdicts.clone(), reason.clone(), None, None)
+            (VerdictWord::on_calls(approved, verdicts.len()), Form::Calls, verdicts.clone(), reason.clone(), None, None)
         }
         Said::Answer(fields) => (VerdictWord::Answer, Form::Turn, BTreeMap::new(), None, Some(fields.clone()), None),
         Said::Settle { outcome, result } => {

@@ -177,7 +177,7 @@ impl HeldCall {
 
 /// What kind of thing a person must settle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Question {
     /// May these calls run?
     Approval,

@@ -450,11 +450,7 @@ impl Run {
                 }
             },
             Event::RunCompleted(completed) => self.take_completion(completed.limit, entry.at),
-            Event::RunFailed(failed) if self.open_pending().is_none() => {
-                self.end = Some(End::Failed { code: failed.code, at: entry.at });
-                Ok(())
-            }
-            Event::RunFailed(_) => Err("a question is open"),
+            Event::RunFailed(failed) => self.take_failure(failed.code, entry.at),
             Event::RunCancelled(cancelled) => self.take_cancellation(&cancelled.by, entry.at),
         };
         done.or_else(refuse)?;
@@ -467,8 +463,9 @@ impl Run {
         if self.awaited_model().is_none_or(|ask| ask.closing != closing) {
             return Err("no model was asked for this");
         }
-        let distinct: BTreeSet<_> = reply.calls.iter().map(|call| &call.id).collect();
-        if distinct.len() != reply.calls.len() {
+        // The id of a call is the key of its result and of its idempotency: one call of the run, one id (R4).
+        let mut known: BTreeSet<_> = self.history.iter().flat_map(|turn| &turn.reply.calls).map(|call| &call.id).collect();
+        if !reply.calls.iter().all(|call| known.insert(&call.id)) {
             return Err("two calls have one id");
         }
         self.usage = self.usage.plus(reply.usage);
@@ -508,8 +505,8 @@ impl Run {
     }
 
     fn take_question(&mut self, pending: &Pending, at: Timestamp) -> Result<(), &'static str> {
-        if self.open_pending().is_some() || self.cancel.is_some() {
-            return Err("another question is open, or the run is being cancelled");
+        if self.open_pending().is_some() || self.cancel.is_some() || self.created.unattended {
+            return Err("another question is open, the run is being cancelled, or nobody can be asked in it");
         }
         if self.pending(&pending.id).is_some() {
             return Err("there is a pending of this id");
@@ -556,6 +553,7 @@ impl Run {
             && pending.expires_at == open.pending.expires_at
             && pending.editors.len() == open.pending.editors.len() + 1
             && pending.editors.starts_with(&open.pending.editors)
+            && pending.asked().next().is_some()
             && self.turn.as_ref().is_some_and(|turn| turn.holds_the_calls_of(pending));
         if !fits || self.pending(&pending.id).is_some() || self.cancel.is_some() {
             return Err("it does not replace the open question");
@@ -574,11 +572,13 @@ impl Run {
     fn take_decision(&mut self, id: &PendingId, decided: &Decided, at: Timestamp) -> Result<(), &'static str> {
         let pending = self.open_pending().filter(|record| record.pending.id == *id).ok_or("it is not open")?.pending.clone();
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
+        // A10: the stored time of the decision is compared with the stored deadline, whoever stored it.
+        let too_late = pending.expires_at.has_passed(at) && !matches!(pending.question, Question::Resolution { .. });
         match (&pending.question, decided.verdict) {
             (Question::Approval, VerdictWord::Approve | VerdictWord::Deny | VerdictWord::Mixed) => {
                 let needed: BTreeSet<&CallId> = pending.asked().map(|call| &call.id).collect();
-                if needed != decided.calls.keys().collect() {
-                    return Err("it does not decide on exactly the calls that need it");
+                if needed != decided.calls.keys().collect() || !decided.is_consistent() {
+                    return Err("it does not decide on exactly the calls that need it, or its words contradict each other");
                 }
                 let whole_turn_denied = decided.form == Form::Turn && decided.verdict == VerdictWord::Deny;
                 for (stage, held) in turn.stages.iter_mut().zip(&pending.calls) {
@@ -589,7 +589,7 @@ impl Run {
                         None if whole_turn_denied => Stage::Barred(Bar::TurnEnded),
                         None => released_stage(held),
                     };
-                    if verdict == Some(&CallVerdict::Deny) {
+                    if verdict == Some(&CallVerdict::Deny) && !too_late {
                         remember_denial(&mut self.denied, held);
                     }
                 }
@@ -602,6 +602,7 @@ impl Run {
                     _ => Stage::Barred(Bar::Denied { reason: decided.reason.clone() }),
                 };
                 if decided.verdict == VerdictWord::Deny
+                    && !too_late
                     && let Some(held) = pending.call(call)
                 {
                     remember_denial(&mut self.denied, held);
@@ -627,9 +628,8 @@ impl Run {
             }
             _ => return Err("this verdict does not fit the question"),
         }
-        // A10: the stored time of the decision is compared with the stored deadline, whoever stored it.
-        let too_late = pending.expires_at.has_passed(at) && !matches!(pending.question, Question::Resolution { .. });
         if too_late {
+            // Expired is neither denied nor approved.
             end_turn(turn, &pending, &Bar::Expired);
         }
         let status = if too_late { PendingStatus::Expired } else { decided.verdict.status() };
@@ -682,7 +682,11 @@ impl Run {
             | Stage::Unknown { .. }
             | Stage::Finished(_) => return Err("the call is not cleared to start"),
         }
-        // A write is a barrier (L4): it waits for everything before it, and everything after waits for it.
+        if turn.stages.contains(&Stage::AwaitingInput) {
+            return Err("nothing of a turn runs until all of its questions are settled");
+        }
+        // Calls start in order, and a write is a barrier (L4): it waits for everything before it, and
+        // everything after waits for it, also where it has not started yet.
         let earlier_is_open = |stage: &Stage| match stage {
             Stage::Finished(_) => false,
             Stage::Running(running) => started.effect.writes() || running.effect.writes(),
@@ -691,10 +695,10 @@ impl Run {
             | Stage::AwaitingInput
             | Stage::Cleared(_)
             | Stage::Barred(_)
-            | Stage::Unknown { .. } => started.effect.writes(),
+            | Stage::Unknown { .. } => true,
         };
         if turn.stages[..position].iter().any(earlier_is_open) {
-            return Err("a write is a barrier");
+            return Err("calls start in order, and a write is a barrier");
         }
         turn.stages[position] = Stage::Running(Running {
             effect: started.effect,
@@ -713,7 +717,8 @@ impl Run {
         let position = turn.position(call).ok_or("there is no such call")?;
         let from_tool = matches!(result.kind, ResultKind::Ok | ResultKind::Error | ResultKind::Timeout);
         let fits = match &turn.stages[position] {
-            Stage::Running(_) => from_tool || cancelled,
+            // A write in flight is awaited, or unknown: never merely cancelled (R8).
+            Stage::Running(running) => from_tool || (cancelled && !running.effect.writes()),
             Stage::Barred(bar) => bar.kind() == result.kind || cancelled,
             Stage::Proposed | Stage::Cleared(_) => result.kind == ResultKind::Refused || cancelled,
             Stage::Held | Stage::AwaitingInput => cancelled,
@@ -744,25 +749,36 @@ impl Run {
     }
 
     fn take_limit(&mut self, limit: Limit) -> Result<(), &'static str> {
-        if self.limit.is_some() || self.open_pending().is_some() {
-            return Err("a limit was reached before, or a question is open");
+        if !self.owes(&Event::LimitReached(LimitReached { which: limit })) {
+            return Err("this limit was not reached");
         }
-        match &mut self.turn {
-            Some(turn) if turn.is_fresh() => turn.stages.fill(Stage::Barred(Bar::Limit(limit))),
-            Some(_) => return Err("the turn has begun"),
-            None => {}
+        if let Some(turn) = &mut self.turn {
+            turn.stages.fill(Stage::Barred(Bar::Limit(limit)));
         }
         self.limit = Some(limit);
         Ok(())
     }
 
     fn take_completion(&mut self, limit: Option<Limit>, at: Timestamp) -> Result<(), &'static str> {
-        let answered = self.last_reply.as_ref().is_some_and(|reply| reply.finish != Finish::Length);
-        if self.turn.is_some() || self.limit != limit || (limit.is_none() && !answered) {
+        if !self.owes(&Event::RunCompleted(RunCompleted { limit })) {
             return Err("the run is not done");
         }
         self.end = Some(End::Completed { limit, at });
         Ok(())
+    }
+
+    fn take_failure(&mut self, code: FailCode, at: Timestamp) -> Result<(), &'static str> {
+        let writing = self.turn.iter().flat_map(|turn| &turn.stages).any(|stage| stage.running_write().is_some());
+        if writing || self.open_pending().is_some() {
+            return Err("a write is in flight, or a question is open");
+        }
+        self.end = Some(End::Failed { code, at });
+        Ok(())
+    }
+
+    /// Whether this event follows from the log alone, and is due.
+    fn owes(&self, event: &Event) -> bool {
+        matches!(self.next(), Step::Record(events) if events.contains(event))
     }
 
     fn take_cancellation(&mut self, by: &Subject, at: Timestamp) -> Result<(), &'static str> {

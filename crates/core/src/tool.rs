@@ -182,7 +182,7 @@ impl RemoteApproval {
 
 /// Who answers a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Origin {
     /// Ships with countersign.
     Builtin,

@@ -1,1 +1,229 @@
-//! x
+//! What goes wrong: one sentence that says what, why and what next; the right exit status; nothing lost.
+
+use serde_json::json;
+
+use crate::support::model::{Play, Server, calls, says};
+use crate::support::{Done, Folder, text};
+
+fn failing_model(play: Play, code: &str, words: &str) {
+    let server = Server::start(vec![play]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    let failed = folder.run(&["run", "x"]).expect(4);
+    let run = folder.newest_run();
+    assert_eq!((text(&run["status"]), text(&run["error"]["code"])), ("failed", code));
+    assert_eq!(failed.err.lines().count(), 1, "{failed:?}");
+    for part in [text(&run["id"]), code, words, "runs events"] {
+        assert!(failed.err.contains(part), "{part}: {failed:?}");
+    }
+    assert_eq!(server.asked().len(), 5, "rule L7");
+    assert_eq!(run["usage"]["unknown_calls"], 5);
+}
+
+#[test]
+fn case_c06_too_many_requests_for_ever() {
+    let play = Play::Answer(429, "Retry-After: 0\r\n", "{}".into());
+    failing_model(play, "rate_limited", "rate limit");
+}
+
+#[test]
+fn a_model_server_that_answers_with_a_page() {
+    let play = Play::Answer(200, "Content-Type: text/html\r\n", "<h1>Welcome</h1>".into());
+    failing_model(play, "model_unreadable", "not in its own format");
+}
+
+#[test]
+fn a_model_server_that_is_down() {
+    let folder = Folder::new();
+    // A port that was free a moment ago, and that nobody listens on.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    folder.configure(&format!("http://{free}/v1"), "");
+    let failed = folder.run(&["run", "x"]).expect(4);
+    assert!(
+        failed.err.contains("model_unreachable") && failed.err.contains("could not be reached"),
+        "{failed:?}"
+    );
+    assert_eq!(failed.err.lines().count(), 1, "{failed:?}");
+}
+
+#[test]
+fn a_malformed_configuration_names_file_line_and_key() {
+    let folder = Folder::new();
+    for (config, expected) in [
+        (
+            "workspace = \".\"\nagent = 1\n",
+            "countersign.toml:2: the key agent is unknown; did you mean agents?",
+        ),
+        ("listen = \"127.0.0.1:1\"\n", "countersign.toml:1: the key listen is unknown"),
+        ("workspace = [\n", "countersign.toml:"),
+        (
+            "database = \"postgres://u@h/d\"\n",
+            "countersign.toml:1: database: PostgreSQL is not supported by this build",
+        ),
+        ("workspace = \"gone\"\n", "gone cannot be opened"),
+    ] {
+        folder.write("countersign.toml", config);
+        let failed = folder.run(&["run", "--model", "d/x", "x"]).expect(2);
+        assert!(failed.one_sentence().contains(expected), "{failed:?}");
+    }
+    let gone = folder.run(&["run", "--config", "gone.toml", "x"]).expect(2);
+    assert!(gone.one_sentence().contains("gone.toml cannot be read"), "{gone:?}");
+}
+
+#[test]
+fn a_tool_that_nobody_has_is_left_out_visibly() {
+    let folder = Folder::new();
+    let run = folder.run(&["run", "--model", "demo", "--tools", "list_files,lst_files", "x"]).expect(0);
+    assert!(
+        run.err.contains("note: the tool lst_files is left out: no tool of this name is registered"),
+        "{run:?}"
+    );
+    let events = folder.events(text(&folder.newest_run()["id"]));
+    assert_eq!(events[1]["kind"], "gate.denied");
+    assert_eq!(
+        events[1]["data"],
+        json!({ "tool": "lst_files", "reason": "not_registered", "observed_only": false })
+    );
+}
+
+#[test]
+fn an_unknown_agent_model_or_provider() {
+    let folder = Folder::new();
+    let agent = folder.run(&["run", "--model", "demo", "--agent", "nobody", "x"]).expect(2);
+    assert!(agent.one_sentence().contains("there is no agent nobody"), "{agent:?}");
+    let model = folder.run(&["run", "--model", "nonsense", "x"]).expect(2);
+    assert!(model.one_sentence().contains("PROVIDER/MODEL"), "{model:?}");
+    let provider = folder.run(&["run", "--model", "nobody/x", "x"]).expect(2);
+    assert!(provider.one_sentence().contains("its provider is unknown"), "{provider:?}");
+    assert_eq!(folder.json(&["runs", "list", "--json"])["items"], json!([]));
+}
+
+#[test]
+fn a_database_that_is_something_else_is_left_alone() {
+    let folder = Folder::new();
+    folder.write(".countersign/countersign.db", "this is a diary, and nobody's business");
+    folder.run(&["runs", "list"]).expect(2);
+    folder.write(".countersign/key", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n");
+    let failed = folder.run(&["runs", "list"]).expect(2);
+    assert!(
+        failed.one_sentence().contains("is not a database of countersign, so it is left alone"),
+        "{failed:?}"
+    );
+    assert_eq!(folder.text(".countersign/countersign.db"), "this is a diary, and nobody's business");
+    std::fs::remove_file(folder.path(".countersign/countersign.db")).unwrap();
+    std::fs::create_dir(folder.path(".countersign/countersign.db")).unwrap();
+    let failed = folder.run(&["runs", "list"]).expect(2);
+    assert!(failed.one_sentence().contains("cannot be opened"), "{failed:?}");
+}
+
+#[test]
+fn rule_s3_another_key_is_refused_and_a_lost_one_is_not_replaced() {
+    let folder = Folder::new();
+    folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    let key = folder.text(".countersign/key");
+    let given = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
+    let wrong: Done =
+        folder.command(&["runs", "list"]).env("COUNTERSIGN_KEY", given).output().unwrap().into();
+    let wrong = wrong.expect(2);
+    assert!(
+        wrong.one_sentence().contains("sealed under the key")
+            && wrong.one_sentence().contains("COUNTERSIGN_KEY"),
+        "{wrong:?}"
+    );
+    std::fs::remove_file(folder.path(".countersign/key")).unwrap();
+    let lost = folder.run(&["runs", "list"]).expect(2);
+    assert!(lost.one_sentence().contains("put the key file back"), "{lost:?}");
+    assert!(!folder.path(".countersign/key").exists());
+    let known: Done =
+        folder.command(&["runs", "list"]).env("COUNTERSIGN_KEY", key.trim()).output().unwrap().into();
+    known.expect(0);
+    let malformed: Done =
+        folder.command(&["runs", "list"]).env("COUNTERSIGN_KEY", "key-SECRET-2").output().unwrap().into();
+    let malformed = malformed.expect(2);
+    assert!(
+        malformed.one_sentence().contains("32 bytes in base64") && !malformed.err.contains("SECRET"),
+        "{malformed:?}"
+    );
+}
+
+#[test]
+fn a_place_that_cannot_be_written() {
+    let folder = Folder::new();
+    // /proc takes no folders, whoever asks.
+    folder.write("countersign.toml", "database = \"sqlite:/proc/countersign/runs.db\"\n");
+    let failed = folder.run(&["run", "--model", "demo", "x"]).expect(2);
+    assert!(failed.one_sentence().contains("the folder /proc/countersign cannot be made"), "{failed:?}");
+    folder.write("countersign.toml", "key_file = \"/proc/countersign\"\n");
+    let failed = folder.run(&["run", "--model", "demo", "x"]).expect(2);
+    assert!(failed.one_sentence().contains("the key file /proc/countersign cannot be made"), "{failed:?}");
+}
+
+/// The program under a bound on the size of files, which is how a full disk looks to it.
+fn with_small_files(folder: &Folder, arguments: &[&str]) -> Done {
+    let program = env!("CARGO_BIN_EXE_countersign");
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh", program]).args(arguments);
+    command
+        .current_dir(folder.path(""))
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(std::process::Stdio::null());
+    command.output().unwrap().into()
+}
+
+#[test]
+fn a_database_that_cannot_grow_loses_nothing() {
+    let server = Server::start(vec![
+        calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]),
+        says(&"long ".repeat(100_000)),
+        says("short"),
+    ]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    folder.run(&["run", "x"]).expect(3);
+    let open = folder.open();
+    let failed = with_small_files(&folder, &["run", &"long ".repeat(24_000)]).expect(4);
+    assert!(
+        failed.one_sentence().contains("the run could not be stored, so nothing was started"),
+        "{failed:?}"
+    );
+    assert_eq!(folder.json(&["runs", "list", "--json"])["items"].as_array().unwrap().len(), 1);
+
+    // The decision fits, the model's long answer does not: the run is kept, and goes on from there.
+    let (id, digest) = (text(&open["id"]), text(&open["digest"]));
+    let failed = with_small_files(&folder, &["approve", id, "--digest", digest]).expect(4);
+    let run = folder.newest_run();
+    let resume = format!("runs resume {}", text(&run["id"]));
+    let told = failed.err.lines().last().unwrap();
+    assert!(told.contains("the run could not be stored further") && told.contains(&resume), "{failed:?}");
+    assert_eq!(folder.text("a.txt"), "a");
+    let resumed = folder.run(&["runs", "resume", text(&run["id"])]).expect(0);
+    assert_eq!(resumed.out, "short\n");
+    let events = folder.events(text(&run["id"]));
+    let started = events.iter().filter(|event| event["kind"] == "call.started");
+    assert_eq!(started.count(), 1, "the write was done once");
+}
+
+#[test]
+fn rule_r7_a_run_whose_model_is_gone_is_left_alone_and_can_still_be_denied() {
+    let server = Server::start(vec![
+        calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]),
+        says("done"),
+    ]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    folder.run(&["run", "x"]).expect(3);
+    let configured = folder.text("countersign.toml");
+    folder.write("countersign.toml", "workspace = \".\"\n[agents.default]\nmodels = [\"demo/tour\"]\n");
+    let gone = folder.decide("approve", &[]).expect(5);
+    assert!(gone.one_sentence().starts_with("refused: agent_gone: "), "{gone:?}");
+    let run = folder.newest_run();
+    assert_eq!(run["status"], "waiting_for_approval");
+    folder.write("countersign.toml", &configured);
+    folder.decide("approve", &["--detach"]).expect(0);
+    folder.write("countersign.toml", "workspace = \".\"\n[agents.default]\nmodels = [\"demo/tour\"]\n");
+    let gone = folder.run(&["runs", "resume", text(&run["id"])]).expect(5);
+    assert!(gone.one_sentence().starts_with("refused: agent_gone: "), "{gone:?}");
+    folder.write("countersign.toml", &configured);
+    assert_eq!(folder.run(&["runs", "resume", text(&run["id"])]).expect(0).out, "done\n");
+}

@@ -1,1 +1,115 @@
-//! x
+//! Runs that outlive their process.
+
+use serde_json::json;
+
+use crate::support::model::{Play, Server, calls, says};
+use crate::support::pty::interrupt;
+use crate::support::{Done, Folder, text, until};
+
+const SHORT_LEASE: &str = "[workers]\nlease = \"1s\"\n";
+
+#[test]
+fn rule_r3_a_killed_process_loses_nothing_and_another_takes_over() {
+    let server = Server::start(vec![calls(&[("list_files", json!({}))]), Play::Hang, says("done")]);
+    let folder = Folder::new();
+    folder.configure(server.url(), SHORT_LEASE);
+    let mut working = folder.command(&["run", "x"]).spawn().unwrap();
+    server.wait_for(2);
+    let run = folder.newest_run();
+    assert_eq!(run["status"], "running");
+    let id = text(&run["id"]);
+    let other = folder.run(&["runs", "resume", id]).expect(4);
+    assert!(other.one_sentence().contains("another process works on run"), "rule R6: {other:?}");
+    // The signal that nobody can handle.
+    working.kill().unwrap();
+    working.wait().unwrap();
+    let resumed: Done = until("the end of the lease", || {
+        let resumed = folder.run(&["runs", "resume", id]);
+        (resumed.exit != 4).then_some(resumed)
+    });
+    assert_eq!(resumed.expect(0).out, "done\n");
+    let asked = server.asked();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(asked[1], asked[2], "the same bytes again");
+    let started = folder.events(id).iter().filter(|event| event["kind"] == "call.started").count();
+    assert_eq!(started, 1, "what has a result does not run again");
+}
+
+#[test]
+fn ctrl_c_stops_at_the_next_boundary_and_leaves_the_run_to_be_resumed() {
+    let server = Server::start(vec![Play::Hang, says("done")]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    let working = folder.command(&["run", "x"]).spawn().unwrap();
+    server.wait_for(1);
+    interrupt(&working);
+    let stopped = Done::from(working.wait_with_output().unwrap()).expect(130);
+    let run = folder.newest_run();
+    assert_eq!(run["status"], "queued", "nothing is held and nothing is cancelled");
+    assert!(stopped.err.contains(&format!("runs resume {}", text(&run["id"]))), "{stopped:?}");
+    assert_eq!(folder.run(&["runs", "resume", text(&run["id"])]).expect(0).out, "done\n");
+}
+
+#[test]
+fn a_deciding_command_leaves_the_run_to_whoever_works_on_it() {
+    let server = Server::start(vec![
+        calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]),
+        Play::Hang,
+        says("done"),
+    ]);
+    let folder = Folder::new();
+    folder.configure(server.url(), SHORT_LEASE);
+    folder.run(&["run", "x"]).expect(3);
+    let open = folder.open();
+    folder.decide("approve", &["--detach"]).expect(0);
+    let run = folder.newest_run();
+    let id = text(&run["id"]).to_owned();
+    let mut working = folder.command(&["runs", "resume", &id]).spawn().unwrap();
+    server.wait_for(2);
+    // A second decision is refused at once, and does not disturb the worker.
+    folder.run(&["approve", text(&open["id"]), "--digest", text(&open["digest"])]).expect(5);
+    working.kill().unwrap();
+    working.wait().unwrap();
+    until("the end of the lease", || (folder.newest_run()["status"] == "queued").then_some(()));
+    let all = folder.run(&["runs", "resume", "--all"]).expect(0);
+    assert!(all.out.contains("done"), "{all:?}");
+    assert_eq!(folder.text("a.txt"), "a");
+}
+
+#[test]
+fn case_c18_questions_survive_with_the_same_ids_and_digests() {
+    let folder = Folder::new();
+    for _ in 0..3 {
+        folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    }
+    let before = folder.json(&["pending", "list", "--json"]);
+    let again = folder.json(&["pending", "list", "--json"]);
+    assert_eq!(before, again);
+    assert_eq!(before["items"].as_array().unwrap().len(), 3);
+    let first = &before["items"][0];
+    folder.run(&["approve", text(&first["id"]), "--digest", text(&first["digest"])]).expect(0);
+    assert_eq!(folder.json(&["pending", "list", "--json"])["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn case_c60_an_expired_question_is_neither_approved_nor_denied() {
+    let server = Server::start(vec![
+        calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]),
+        says("done"),
+    ]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "approval_ttl = \"1s\"\n");
+    folder.run(&["run", "x"]).expect(3);
+    let open = folder.json(&["pending", "list", "--all", "--json"])["items"][0].clone();
+    let (id, digest) = (text(&open["id"]), text(&open["digest"]));
+    until("the deadline", || {
+        (folder.json(&["pending", "show", id, "--json"])["status"] == "expired").then_some(())
+    });
+    let late = folder.run(&["approve", id, "--digest", digest]).expect(5);
+    assert!(late.one_sentence().starts_with("refused: expired: "), "{late:?}");
+    let run = folder.newest_run();
+    folder.run(&["runs", "resume", text(&run["id"])]).expect(0);
+    assert!(!folder.path("a.txt").exists());
+    let told = server.asked()[1]["messages"].to_string();
+    assert!(told.contains("expired") && !told.contains("denied"), "{told}");
+}

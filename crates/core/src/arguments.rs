@@ -147,7 +147,8 @@ fn integer_out_of_range(text: &str) -> Option<&str> {
             }
             b'-' | b'0'..=b'9' => {
                 let start = at;
-                while at < bytes.len() && matches!(bytes[at], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') {
+                while at < bytes.len() && matches!(bytes[at], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')
+                {
                     at += 1;
                 }
                 let number = &text[start..at];
@@ -198,7 +199,9 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        serde_json::Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
+        serde_json::Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("a number that is not finite"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -263,7 +266,9 @@ mod tests {
 
     #[test]
     fn case_c30_everything_else_must_be_an_object() {
-        for (text, word) in [("[1]", "array"), ("7", "number"), (r#""{\"id\":7}""#, "text"), ("true", "true or false")] {
+        for (text, word) in
+            [("[1]", "array"), ("7", "number"), (r#""{\"id\":7}""#, "text"), ("true", "true or false")]
+        {
             assert!(reason(text).contains(word), "{text}: {}", reason(text));
         }
     }
@@ -288,7 +293,10 @@ mod tests {
         assert_eq!(kept.canonical(), r#"{"a":-9223372036854775808,"b":18446744073709551615}"#);
         assert!(reason(r#"{"a":18446744073709551616}"#).contains("18446744073709551616"));
         assert!(reason(r#"{"a":[-9223372036854775809]}"#).contains("64 bits"));
-        assert!(Arguments::read(Some(r#"{"a":"18446744073709551616","b":1e300,"c":"\\\"99999999999999999999"}"#)).is_ok());
+        assert!(
+            Arguments::read(Some(r#"{"a":"18446744073709551616","b":1e300,"c":"\\\"99999999999999999999"}"#))
+                .is_ok()
+        );
     }
 
     #[test]

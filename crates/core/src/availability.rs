@@ -138,7 +138,8 @@ impl Allowance {
             SkillOpinion::None => None,
             SkillOpinion::Only(names) => Some(names),
         });
-        let by_skills: Option<BTreeSet<&String>> = opinions.next().map(|first| opinions.flatten().chain(first).collect());
+        let by_skills: Option<BTreeSet<&String>> =
+            opinions.next().map(|first| opinions.flatten().chain(first).collect());
         if by_skills.is_none() && *groups == GroupSetting::Unrestricted {
             return Self::Everything;
         }
@@ -148,7 +149,9 @@ impl Allowance {
                     GroupSetting::Unrestricted => true,
                     GroupSetting::Only(names) => names.contains(&tool.group),
                 })
-                .filter(|tool| by_skills.as_ref().is_none_or(|names| names.contains(&tool.name.as_str().to_owned())))
+                .filter(|tool| {
+                    by_skills.as_ref().is_none_or(|names| names.contains(&tool.name.as_str().to_owned()))
+                })
                 .map(|tool| tool.name.clone())
                 .collect(),
         )

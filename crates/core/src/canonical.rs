@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn rule_a6_integers_keep_their_digits() {
-        let value: Value = serde_json::from_str("[9007199254740993,18446744073709551615,-9223372036854775808]").unwrap();
+        let value: Value =
+            serde_json::from_str("[9007199254740993,18446744073709551615,-9223372036854775808]").unwrap();
         assert_eq!(canonical(&value), "[9007199254740993,18446744073709551615,-9223372036854775808]");
     }
 
@@ -105,7 +106,8 @@ mod tests {
     #[test]
     fn rule_a6_keys_sort_by_utf16_and_strings_escape_as_the_standard_says() {
         // The example of RFC 8785, section 3.2.3: an emoji sorts before U+FB33 in UTF-16.
-        let value = json!({"\u{20ac}": 1, "\r": 2, "\u{fb33}": 3, "1": 4, "\u{1f600}": 5, "\u{80}": 6, "\u{f6}": 7});
+        let value =
+            json!({"\u{20ac}": 1, "\r": 2, "\u{fb33}": 3, "1": 4, "\u{1f600}": 5, "\u{80}": 6, "\u{f6}": 7});
         assert_eq!(
             canonical(&value),
             "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"\u{f6}\":7,\"\u{20ac}\":1,\"\u{1f600}\":5,\"\u{fb33}\":3}"

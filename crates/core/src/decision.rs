@@ -289,7 +289,9 @@ pub enum DecisionRefused {
         by: Subject,
     },
     /// Four eyes: the decider started the run, or it was started for them, or they changed the arguments.
-    #[error("the agent wants a second person: {by} takes part in this run and cannot release its calls; denying is possible")]
+    #[error(
+        "the agent wants a second person: {by} takes part in this run and cannot release its calls; denying is possible"
+    )]
     SelfApproval {
         /// The decider.
         by: Subject,
@@ -334,7 +336,10 @@ impl DecisionRefused {
     /// who may see the pending (A9).
     pub fn is_recorded(&self) -> bool {
         match self {
-            Self::NotPermitted { .. } | Self::SelfApproval { .. } | Self::ApproverNotPermitted { .. } | Self::StaleDigest => true,
+            Self::NotPermitted { .. }
+            | Self::SelfApproval { .. }
+            | Self::ApproverNotPermitted { .. }
+            | Self::StaleDigest => true,
             Self::NotFound
             | Self::WrongKind { .. }
             | Self::CallsIncomplete { .. }
@@ -404,7 +409,9 @@ pub fn settle(
         (PendingStatus::Void, _) => return Err(refused(DecisionRefused::Void)),
         (PendingStatus::Superseded, _) => return Err(refused(DecisionRefused::Superseded)),
         (PendingStatus::Expired, _) => return Err(refused(DecisionRefused::Expired)),
-        (_, Some(decided)) => return Err(refused(DecisionRefused::AlreadyDecided(Box::new(decided.clone())))),
+        (_, Some(decided)) => {
+            return Err(refused(DecisionRefused::AlreadyDecided(Box::new(decided.clone()))));
+        }
         (_, None) => return Err(refused(DecisionRefused::Expired)),
     }
     if pending.expires_at.has_passed(judgement.now) {
@@ -471,8 +478,13 @@ fn well_formed(pending: &Pending, said: &Said) -> Result<(), DecisionRefused> {
             }
         }
         (Question::Approval, Said::Answer(_) | Said::Settle { .. })
-        | (Question::Input { .. }, Said::Turn { verdict: CallVerdict::Approve, .. } | Said::Calls { .. } | Said::Settle { .. })
-        | (Question::Resolution { .. }, Said::Turn { .. } | Said::Calls { .. } | Said::Answer(_)) => Err(wrong_kind),
+        | (
+            Question::Input { .. },
+            Said::Turn { verdict: CallVerdict::Approve, .. } | Said::Calls { .. } | Said::Settle { .. },
+        )
+        | (Question::Resolution { .. }, Said::Turn { .. } | Said::Calls { .. } | Said::Answer(_)) => {
+            Err(wrong_kind)
+        }
     }
 }
 
@@ -487,9 +499,13 @@ pub(crate) fn definition_changed(pending: &Pending, tools: &dyn Catalogue) -> bo
 /// The calls that this answer would set free.
 fn released<'a>(pending: &'a Pending, said: &Said) -> Vec<&'a HeldCall> {
     match said {
-        Said::Turn { verdict: CallVerdict::Approve, .. } => pending.calls.iter().filter(|call| call.refusal().is_none()).collect(),
+        Said::Turn { verdict: CallVerdict::Approve, .. } => {
+            pending.calls.iter().filter(|call| call.refusal().is_none()).collect()
+        }
         Said::Turn { verdict: CallVerdict::Deny, .. } | Said::Settle { .. } => Vec::new(),
-        Said::Calls { verdicts, .. } if verdicts.values().all(|verdict| *verdict == CallVerdict::Deny) => Vec::new(),
+        Said::Calls { verdicts, .. } if verdicts.values().all(|verdict| *verdict == CallVerdict::Deny) => {
+            Vec::new()
+        }
         Said::Calls { verdicts, .. } => pending
             .calls
             .iter()
@@ -503,15 +519,24 @@ fn released<'a>(pending: &'a Pending, said: &Said) -> Vec<&'a HeldCall> {
 }
 
 /// The decider's own right to run what is released (A8, R9, R11).
-fn may_release(pending: &Pending, said: &Said, released: &[&HeldCall], by: &Principal) -> Result<(), DecisionRefused> {
+fn may_release(
+    pending: &Pending,
+    said: &Said,
+    released: &[&HeldCall],
+    by: &Principal,
+) -> Result<(), DecisionRefused> {
     let refused = || DecisionRefused::ApproverNotPermitted { by: by.subject.clone() };
-    let passes_p3 = |call: &HeldCall| by.admin || !call.facts.as_ref().is_some_and(|facts| facts.requires_admin);
+    let passes_p3 =
+        |call: &HeldCall| by.admin || !call.facts.as_ref().is_some_and(|facts| facts.requires_admin);
     match said {
         Said::Turn { .. } | Said::Calls { .. } => {
             // An unknown tool writes, as far as anybody knows.
             let writes = |call: &HeldCall| call.facts.as_ref().is_none_or(|facts| facts.effect.writes());
             let marked = |call: &HeldCall| {
-                matches!(call.outlook, Outlook::NeedsApproval(Because::Marked | Because::Operator | Because::Writes))
+                matches!(
+                    call.outlook,
+                    Outlook::NeedsApproval(Because::Marked | Because::Operator | Because::Writes)
+                )
             };
             for call in released.iter().filter(|call| writes(call) || marked(call)) {
                 if !passes_p3(call) || (by.is_service() && writes(call)) {
@@ -541,9 +566,18 @@ fn decided(pending: &Pending, said: &Said, by: &Principal, judgement: &Judgement
         }
         Said::Calls { verdicts, reason } => {
             let approved = verdicts.values().filter(|verdict| **verdict == CallVerdict::Approve).count();
-            (VerdictWord::on_calls(approved, verdicts.len()), Form::Calls, verdicts.clone(), reason.clone(), None, None)
+            (
+                VerdictWord::on_calls(approved, verdicts.len()),
+                Form::Calls,
+                verdicts.clone(),
+                reason.clone(),
+                None,
+                None,
+            )
         }
-        Said::Answer(fields) => (VerdictWord::Answer, Form::Turn, BTreeMap::new(), None, Some(fields.clone()), None),
+        Said::Answer(fields) => {
+            (VerdictWord::Answer, Form::Turn, BTreeMap::new(), None, Some(fields.clone()), None)
+        }
         Said::Settle { outcome, result } => {
             let word = match outcome {
                 Outcome::Happened => VerdictWord::Happened,

@@ -21,11 +21,8 @@ impl Digest {
     /// # Errors
     /// [`NotAName`] for any other text.
     pub fn parse(text: &str) -> Result<Self, NotAName> {
-        let refused = || NotAName {
-            kind: "a digest",
-            rule: "sha256: and 64 hex digits",
-            text: text.to_owned(),
-        };
+        let refused =
+            || NotAName { kind: "a digest", rule: "sha256: and 64 hex digits", text: text.to_owned() };
         let hex = text.strip_prefix("sha256:").ok_or_else(refused)?.as_bytes();
         if hex.len() != 64 {
             return Err(refused());

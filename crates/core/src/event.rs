@@ -172,7 +172,9 @@ impl ModelFailCode {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Unreachable => "the model's server could not be reached or broke off",
-            Self::RateLimited => "the model's server kept answering that there are too many requests (rate limit)",
+            Self::RateLimited => {
+                "the model's server kept answering that there are too many requests (rate limit)"
+            }
             Self::ServerError => "the model's server kept failing",
             Self::Refused => "the model's server refused the request",
             Self::Unauthorized => "the model's server refused the credential",
@@ -376,9 +378,11 @@ impl Event {
     /// run, which knows what was started.
     pub fn durability(&self) -> Durability {
         match self {
-            Self::GateDenied(_) | Self::ModelReplied(_) | Self::ModelFailed(_) | Self::LimitReached(_) | Self::CallFinished(_) => {
-                Durability::Process
-            }
+            Self::GateDenied(_)
+            | Self::ModelReplied(_)
+            | Self::ModelFailed(_)
+            | Self::LimitReached(_)
+            | Self::CallFinished(_) => Durability::Process,
             Self::CallStarted(started) if !started.effect.writes() => Durability::Process,
             Self::RunCreated(_)
             | Self::PendingOpened(_)
@@ -440,7 +444,9 @@ impl Event {
 #[non_exhaustive]
 pub enum UnreadableEvent {
     /// Written by a newer countersign.
-    #[error("written in version {found} of the format, by a newer countersign; this one reads {EVENT_VERSION}")]
+    #[error(
+        "written in version {found} of the format, by a newer countersign; this one reads {EVENT_VERSION}"
+    )]
     OtherVersion {
         /// The version found.
         found: u32,

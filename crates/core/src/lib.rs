@@ -6,51 +6,53 @@
 //!
 //! Rule numbers in the documentation refer to `docs/spec.md`.
 
-mod name;
-mod canonical;
-mod digest;
-mod arguments;
-mod tool;
-mod principal;
-mod availability;
-mod policy;
 mod approval;
-mod message;
-mod limits;
-mod result;
-mod pending;
+mod arguments;
+mod availability;
+mod canonical;
 mod decision;
+mod digest;
 mod event;
+mod limits;
+mod message;
+mod name;
+mod pending;
+mod policy;
+mod principal;
+mod result;
 mod run;
 mod summary;
+mod tool;
 
 pub use approval::{Because, needs_approval, runs_unattended, unattended};
 pub use arguments::{ARGUMENTS_BYTES_MAX, ARGUMENTS_DEPTH_MAX, Arguments, ArgumentsError};
 pub use availability::{Allowance, EnableState, GroupSetting, SkillOpinion, Switch, Switches, ToolRequest};
 pub use canonical::canonical;
 pub use decision::{
-    Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement, Outcome as SettledOutcome, Said,
-    VerdictWord, settle,
+    Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement,
+    Outcome as SettledOutcome, Said, VerdictWord, settle,
 };
 pub use digest::Digest;
 pub use event::{
-    CallFinished, CallStarted, CallUnknown, CancelRequested, Clearance, Created, Durability, EVENT_VERSION, Entry, Event, FailCode,
-    GateDenied, LimitReached, ModelFailCode, ModelFailed, ModelReplied, PendingClosed, PendingDecided, PendingRefused, RunCancelled,
-    RunCompleted, RunFailed, UnreadableEvent,
+    CallFinished, CallStarted, CallUnknown, CancelRequested, Clearance, Created, Durability, EVENT_VERSION,
+    Entry, Event, FailCode, GateDenied, LimitReached, ModelFailCode, ModelFailed, ModelReplied,
+    PendingClosed, PendingDecided, PendingRefused, RunCancelled, RunCompleted, RunFailed, UnreadableEvent,
 };
 pub use limits::{CUT_OFF_MAX, DENIED_REPEATS_MAX, INTERRUPTIONS_MAX, ITERATIONS_DEFAULT, Limit, RunLimits};
 pub use message::{Finish, InputMessage, InputRole, Message, Opaque, ProposedCall, Reply, Usage, WireIds};
 pub use name::{
-    AgentName, CallId, GroupName, ModelRef, NotAName, PendingId, ProviderName, RunId, ServerName, Subject, ToolName,
+    AgentName, CallId, GroupName, ModelRef, NotAName, PendingId, ProviderName, RunId, ServerName, Subject,
+    ToolName,
 };
 pub use pending::{
-    Closing, Deadline, HeldCall, HeldFacts, Outlook, PREVIEW_LINE_CHARS_MAX, PREVIEW_LINES_MAX, Pending, PendingStatus, Preview,
-    Question,
+    Closing, Deadline, HeldCall, HeldFacts, Outlook, PREVIEW_LINE_CHARS_MAX, PREVIEW_LINES_MAX, Pending,
+    PendingStatus, Preview, Question,
 };
 pub use policy::{AgentGates, Catalogue, Enforcement, Gate, Policy, Verdict, Word};
 pub use principal::{People, Principal, Standing};
 pub use result::{
-    ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CONTENT_BYTES_MAX, CallResult, Refusal, ResultKind,
+    ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CONTENT_BYTES_MAX, CallResult, Refusal,
+    ResultKind,
 };
 pub use run::{Ask, Bar, CallState, End, Illegal, PendingRecord, Run, Running, Stage, Step, Turn};
 pub use summary::{Changes, PendingRow, RunRow, RunState};

@@ -169,7 +169,11 @@ impl WireIds {
     /// The ids of the next reply's calls, in order.
     pub fn assign(&mut self, reply: &Reply) -> Vec<String> {
         let own = reply.provider == self.provider;
-        reply.calls.iter().map(|call| self.next(call.wire_id.as_deref().filter(|id| own && !id.is_empty()))).collect()
+        reply
+            .calls
+            .iter()
+            .map(|call| self.next(call.wire_id.as_deref().filter(|id| own && !id.is_empty())))
+            .collect()
     }
 
     fn next(&mut self, own: Option<&str>) -> String {
@@ -241,7 +245,11 @@ mod tests {
         let p = ProviderName::parse("p").unwrap();
         let ids = wire_ids(&all, &p);
         assert_eq!(ids, ["x", "c00000020", "c00000030", "c00000040", "c00000050", "c00000060", "z"]);
-        assert!(ids.iter().filter(|id| id.len() == 9).all(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric())));
+        assert!(
+            ids.iter()
+                .filter(|id| id.len() == 9)
+                .all(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        );
         let longer = wire_ids(&[&first, &second, &third, &reply("p", &[Some("new")])], &p);
         assert_eq!(longer[..7], ids[..], "ids never change when the conversation grows");
     }

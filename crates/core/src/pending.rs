@@ -254,7 +254,8 @@ impl Pending {
             Question::Input { call, schema, .. } => json!([call, schema]),
             Question::Resolution { call, .. } => json!([call]),
         };
-        let covered = json!(["countersign/pending/v1", self.question.as_str(), run, self.id, self.turn, calls, asked]);
+        let covered =
+            json!(["countersign/pending/v1", self.question.as_str(), run, self.id, self.turn, calls, asked]);
         Digest::new(Sha256::digest(canonical(&covered).as_bytes()).into())
     }
 
@@ -360,7 +361,13 @@ mod tests {
 
     #[test]
     fn rule_a10_an_unreadable_deadline_has_passed() {
-        for (text, passed) in [("null", false), ("\"soon\"", true), ("\"2027-01-01\"", true), ("7", true), ("\"9000-01-01T00:00:00Z\"", false)] {
+        for (text, passed) in [
+            ("null", false),
+            ("\"soon\"", true),
+            ("\"2027-01-01\"", true),
+            ("7", true),
+            ("\"9000-01-01T00:00:00Z\"", false),
+        ] {
             let deadline: Deadline = serde_json::from_str(text).unwrap();
             assert_eq!(deadline.has_passed(Timestamp::UNIX_EPOCH), passed, "{text}");
         }

@@ -108,7 +108,11 @@ pub enum Enforcement {
 impl Enforcement {
     /// Observes only on the word `observe`, trimmed, in any case (P8).
     pub fn from_setting(setting: Option<&str>) -> Self {
-        if setting.is_some_and(|word| word.trim().eq_ignore_ascii_case("observe")) { Self::Observe } else { Self::Enforce }
+        if setting.is_some_and(|word| word.trim().eq_ignore_ascii_case("observe")) {
+            Self::Observe
+        } else {
+            Self::Enforce
+        }
     }
 }
 

@@ -176,7 +176,14 @@ impl CallResult {
     /// What a tool answered, bounded.
     pub fn from_tool(kind: ResultKind, content: &str, artifacts: Vec<Artifact>, duration_ms: u64) -> Self {
         let artifacts = if kind == ResultKind::Ok { bounded_artifacts(artifacts) } else { Vec::new() };
-        Self { kind, refusal: None, bytes: content.len() as u64, content: bounded(content), artifacts, duration_ms }
+        Self {
+            kind,
+            refusal: None,
+            bytes: content.len() as u64,
+            content: bounded(content),
+            artifacts,
+            duration_ms,
+        }
     }
 
     /// A result that we write ourselves because nothing ran.
@@ -198,7 +205,8 @@ impl CallResult {
         let sentence = match (refusal, words) {
             (_, Some(words)) => bounded(words),
             (Refusal::CutOff, None) => {
-                "Not run: the answer was cut off by the output limit, so the call may be incomplete.".to_owned()
+                "Not run: the answer was cut off by the output limit, so the call may be incomplete."
+                    .to_owned()
             }
             (Refusal::AlreadyDenied, None) => {
                 "Not run: a person already denied this call. It will not be asked again.".to_owned()
@@ -230,7 +238,8 @@ impl CallResult {
 /// The content as it is kept: NUL is shown as a symbol, and what is too long is cut on a character border
 /// with a note of the true size.
 fn bounded(content: &str) -> String {
-    let mut kept = if content.contains('\0') { content.replace('\0', "\u{2400}") } else { content.to_owned() };
+    let mut kept =
+        if content.contains('\0') { content.replace('\0', "\u{2400}") } else { content.to_owned() };
     if kept.len() > CONTENT_BYTES_MAX {
         let note = format!("\n[cut: {} bytes in all]", content.len());
         kept.truncate(kept.floor_char_boundary(CONTENT_BYTES_MAX - note.len()));

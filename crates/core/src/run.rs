@@ -12,8 +12,8 @@ use jiff::Timestamp;
 
 use crate::decision::{CallVerdict, Decided, Form, VerdictWord};
 use crate::event::{
-    CallFinished, CallStarted, Clearance, Created, Durability, Entry, Event, FailCode, LimitReached, ModelFailCode, PendingClosed,
-    RunCancelled, RunCompleted, RunFailed,
+    CallFinished, CallStarted, Clearance, Created, Durability, Entry, Event, FailCode, LimitReached,
+    ModelFailCode, PendingClosed, RunCancelled, RunCompleted, RunFailed,
 };
 use crate::limits::{CUT_OFF_MAX, DENIED_REPEATS_MAX, INTERRUPTIONS_MAX, Limit};
 use crate::message::{Finish, Message, ProposedCall, Reply, Usage};
@@ -187,14 +187,21 @@ impl Bar {
             }
             Self::Denied { reason: Some(reason) } => CallResult::not_from_tool(
                 ResultKind::Denied,
-                &format!("Not run: denied by a person. The reason they gave: {}", serde_json::Value::from(reason.as_str())),
+                &format!(
+                    "Not run: denied by a person. The reason they gave: {}",
+                    serde_json::Value::from(reason.as_str())
+                ),
             ),
-            Self::Expired => {
-                CallResult::not_from_tool(ResultKind::Expired, "Not run: the time for a person to approve it has expired.")
-            }
+            Self::Expired => CallResult::not_from_tool(
+                ResultKind::Expired,
+                "Not run: the time for a person to approve it has expired.",
+            ),
             Self::Unavailable => CallResult {
                 refusal: Some(Refusal::DefinitionChanged),
-                ..CallResult::not_from_tool(ResultKind::Refused, "Not run: the tool is no longer available as it was.")
+                ..CallResult::not_from_tool(
+                    ResultKind::Refused,
+                    "Not run: the tool is no longer available as it was.",
+                )
             },
             Self::TurnEnded => CallResult::not_from_tool(
                 ResultKind::NotRun,
@@ -308,7 +315,11 @@ impl Turn {
     fn holds_the_calls_of(&self, pending: &Pending) -> bool {
         pending.turn == self.number
             && pending.calls.len() == self.reply.calls.len()
-            && pending.calls.iter().zip(&self.reply.calls).all(|(held, call)| held.id == call.id && held.tool == call.name)
+            && pending
+                .calls
+                .iter()
+                .zip(&self.reply.calls)
+                .all(|(held, call)| held.id == call.id && held.tool == call.name)
     }
 }
 
@@ -317,7 +328,12 @@ impl Run {
     ///
     /// # Errors
     /// [`Illegal`] when `more` does not fit.
-    pub fn create(id: RunId, created: Created, more: Vec<Event>, at: Timestamp) -> Result<(Self, Changes), Illegal> {
+    pub fn create(
+        id: RunId,
+        created: Created,
+        more: Vec<Event>,
+        at: Timestamp,
+    ) -> Result<(Self, Changes), Illegal> {
         let first = Event::RunCreated(Box::new(created.clone()));
         let run = Self::start(id, created, at);
         let (run, mut changes) = if more.is_empty() {
@@ -404,9 +420,21 @@ impl Run {
         Ok((run, changes))
     }
 
-    fn changes(&self, events: Vec<Event>, at: Timestamp, durability: Durability, touched: &BTreeSet<PendingId>) -> Changes {
+    fn changes(
+        &self,
+        events: Vec<Event>,
+        at: Timestamp,
+        durability: Durability,
+        touched: &BTreeSet<PendingId>,
+    ) -> Changes {
         let inbox = self.pendings.iter().filter(|record| touched.contains(&record.pending.id));
-        Changes { events, at, row: self.row(), inbox: inbox.map(|record| self.pending_row(record)).collect(), durability }
+        Changes {
+            events,
+            at,
+            row: self.row(),
+            inbox: inbox.map(|record| self.pending_row(record)).collect(),
+            durability,
+        }
     }
 
     /// The result of a write promises something to the world (R3).
@@ -431,12 +459,16 @@ impl Run {
         let done = match &entry.event {
             Event::RunCreated(_) => Err("a run is created once"),
             Event::GateDenied(_) => Ok(()),
-            Event::PendingRefused(refused) => self.pending(&refused.pending).map(drop).ok_or("there is no such pending"),
+            Event::PendingRefused(refused) => {
+                self.pending(&refused.pending).map(drop).ok_or("there is no such pending")
+            }
             Event::ModelReplied(replied) => self.take_reply(&replied.reply, replied.closing),
             Event::ModelFailed(failed) => self.take_model_failure(&failed.model, failed.code, failed.usage),
             Event::PendingOpened(pending) => self.take_question(pending, entry.at),
             Event::PendingEdited(pending) => self.take_edit(pending, entry.at),
-            Event::PendingDecided(decided) => self.take_decision(&decided.pending, &decided.decided, entry.at),
+            Event::PendingDecided(decided) => {
+                self.take_decision(&decided.pending, &decided.decided, entry.at)
+            }
             Event::PendingClosed(closed) => self.take_closing(&closed.pending, closed.status, entry.at),
             Event::CallStarted(started) => self.take_start(started),
             Event::CallFinished(finished) => self.take_result(&finished.call, &finished.result),
@@ -464,7 +496,8 @@ impl Run {
             return Err("no model was asked for this");
         }
         // The id of a call is the key of its result and of its idempotency: one call of the run, one id (R4).
-        let mut known: BTreeSet<_> = self.history.iter().flat_map(|turn| &turn.reply.calls).map(|call| &call.id).collect();
+        let mut known: BTreeSet<_> =
+            self.history.iter().flat_map(|turn| &turn.reply.calls).map(|call| &call.id).collect();
         if !reply.calls.iter().all(|call| known.insert(&call.id)) {
             return Err("two calls have one id");
         }
@@ -494,7 +527,12 @@ impl Run {
         Ok(())
     }
 
-    fn take_model_failure(&mut self, model: &ModelRef, code: ModelFailCode, usage: Usage) -> Result<(), &'static str> {
+    fn take_model_failure(
+        &mut self,
+        model: &ModelRef,
+        code: ModelFailCode,
+        usage: Usage,
+    ) -> Result<(), &'static str> {
         if self.awaited_model().is_none_or(|ask| ask.model != *model) {
             return Err("this model was not asked");
         }
@@ -511,11 +549,17 @@ impl Run {
         if self.pending(&pending.id).is_some() {
             return Err("there is a pending of this id");
         }
-        let turn = self.turn.as_mut().filter(|turn| turn.holds_the_calls_of(pending)).ok_or("it does not hold the turn")?;
+        let turn = self
+            .turn
+            .as_mut()
+            .filter(|turn| turn.holds_the_calls_of(pending))
+            .ok_or("it does not hold the turn")?;
         let asks = pending.asked().next().is_some();
         match &pending.question {
             Question::Approval if turn.is_fresh() && asks => turn.stages.fill(Stage::Held),
-            Question::Approval => return Err("the turn does not wait to be judged, or nothing needs approval"),
+            Question::Approval => {
+                return Err("the turn does not wait to be judged, or nothing needs approval");
+            }
             Question::Input { call, .. } => {
                 if turn.is_fresh() {
                     if asks {
@@ -569,22 +613,37 @@ impl Run {
         Ok(())
     }
 
-    fn take_decision(&mut self, id: &PendingId, decided: &Decided, at: Timestamp) -> Result<(), &'static str> {
-        let pending = self.open_pending().filter(|record| record.pending.id == *id).ok_or("it is not open")?.pending.clone();
+    fn take_decision(
+        &mut self,
+        id: &PendingId,
+        decided: &Decided,
+        at: Timestamp,
+    ) -> Result<(), &'static str> {
+        let pending = self
+            .open_pending()
+            .filter(|record| record.pending.id == *id)
+            .ok_or("it is not open")?
+            .pending
+            .clone();
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
         // A10: the stored time of the decision is compared with the stored deadline, whoever stored it.
-        let too_late = pending.expires_at.has_passed(at) && !matches!(pending.question, Question::Resolution { .. });
+        let too_late =
+            pending.expires_at.has_passed(at) && !matches!(pending.question, Question::Resolution { .. });
         match (&pending.question, decided.verdict) {
             (Question::Approval, VerdictWord::Approve | VerdictWord::Deny | VerdictWord::Mixed) => {
                 let needed: BTreeSet<&CallId> = pending.asked().map(|call| &call.id).collect();
                 if needed != decided.calls.keys().collect() || !decided.is_consistent() {
-                    return Err("it does not decide on exactly the calls that need it, or its words contradict each other");
+                    return Err(
+                        "it does not decide on exactly the calls that need it, or its words contradict each other",
+                    );
                 }
                 let whole_turn_denied = decided.form == Form::Turn && decided.verdict == VerdictWord::Deny;
                 for (stage, held) in turn.stages.iter_mut().zip(&pending.calls) {
                     let verdict = decided.calls.get(&held.id);
                     *stage = match verdict {
-                        Some(CallVerdict::Deny) => Stage::Barred(Bar::Denied { reason: decided.reason.clone() }),
+                        Some(CallVerdict::Deny) => {
+                            Stage::Barred(Bar::Denied { reason: decided.reason.clone() })
+                        }
                         Some(CallVerdict::Approve) => Stage::Cleared(Clearance::Approved(id.clone())),
                         None if whole_turn_denied => Stage::Barred(Bar::TurnEnded),
                         None => released_stage(held),
@@ -620,7 +679,8 @@ impl Run {
                 if decided.verdict == VerdictWord::GiveUp {
                     self.given_up = true;
                 } else if decided.verdict == VerdictWord::Happened {
-                    turn.stages[position] = settled(ResultKind::Ok, "A person confirmed that this call happened.");
+                    turn.stages[position] =
+                        settled(ResultKind::Ok, "A person confirmed that this call happened.");
                 } else {
                     let otherwise = "A person found that this call did not happen. It was not run again.";
                     turn.stages[position] = settled(ResultKind::Error, otherwise);
@@ -639,13 +699,20 @@ impl Run {
     }
 
     fn take_closing(&mut self, id: &PendingId, closing: Closing, at: Timestamp) -> Result<(), &'static str> {
-        let pending = self.open_pending().filter(|record| record.pending.id == *id).ok_or("it is not open")?.pending.clone();
+        let pending = self
+            .open_pending()
+            .filter(|record| record.pending.id == *id)
+            .ok_or("it is not open")?
+            .pending
+            .clone();
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
         let is_resolution = matches!(pending.question, Question::Resolution { .. });
         match closing {
             Closing::Withdrawn if self.cancel.is_some() => {}
             Closing::Withdrawn => return Err("nobody cancelled the run"),
-            Closing::Expired | Closing::Void if is_resolution => return Err("a resolution neither expires nor is void"),
+            Closing::Expired | Closing::Void if is_resolution => {
+                return Err("a resolution neither expires nor is void");
+            }
             Closing::Expired => end_turn(turn, &pending, &Bar::Expired),
             Closing::Void => end_turn(turn, &pending, &Bar::Unavailable),
         }
@@ -738,7 +805,8 @@ impl Run {
     fn take_unknown(&mut self, call: &CallId) -> Result<(), &'static str> {
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
         let position = turn.position(call).ok_or("there is no such call")?;
-        let deadline = turn.stages[position].running_write().ok_or("no write of this id is running")?.deadline;
+        let deadline =
+            turn.stages[position].running_write().ok_or("no write of this id is running")?.deadline;
         turn.stages[position] = Stage::Unknown { deadline };
         for stage in &mut turn.stages {
             if matches!(stage, Stage::Proposed | Stage::Cleared(_) | Stage::AwaitingInput) {
@@ -768,7 +836,8 @@ impl Run {
     }
 
     fn take_failure(&mut self, code: FailCode, at: Timestamp) -> Result<(), &'static str> {
-        let writing = self.turn.iter().flat_map(|turn| &turn.stages).any(|stage| stage.running_write().is_some());
+        let writing =
+            self.turn.iter().flat_map(|turn| &turn.stages).any(|stage| stage.running_write().is_some());
         if writing || self.open_pending().is_some() {
             return Err("a write is in flight, or a question is open");
         }
@@ -842,7 +911,9 @@ fn remember_denial(denied: &mut Arc<BTreeSet<(String, String)>>, held: &HeldCall
 fn touched_pendings(event: &Event) -> Vec<PendingId> {
     match event {
         Event::PendingOpened(pending) => vec![pending.id.clone()],
-        Event::PendingEdited(pending) => pending.replaces.iter().cloned().chain([pending.id.clone()]).collect(),
+        Event::PendingEdited(pending) => {
+            pending.replaces.iter().cloned().chain([pending.id.clone()]).collect()
+        }
         Event::PendingDecided(decided) => vec![decided.pending.clone()],
         Event::PendingClosed(closed) => vec![closed.pending.clone()],
         Event::RunCreated(_)
@@ -909,13 +980,19 @@ impl Run {
         };
         let owed: Vec<Event> = turn
             .calls()
-            .filter_map(|state| state.stage.bar().map(|bar| finished(state.call, bar.result(&state.call.name))))
+            .filter_map(|state| {
+                state.stage.bar().map(|bar| finished(state.call, bar.result(&state.call.name)))
+            })
             .collect();
         if !owed.is_empty() {
             return Step::Record(owed);
         }
         if let Some(call) = ids(|stage| matches!(stage, Stage::Unknown { .. })).pop() {
-            return if self.created.unattended { failed(FailCode::OutcomeUnknown) } else { Step::OpenResolution(call) };
+            return if self.created.unattended {
+                failed(FailCode::OutcomeUnknown)
+            } else {
+                Step::OpenResolution(call)
+            };
         }
         let running = ids(|stage| matches!(stage, Stage::Running(_)));
         if !running.is_empty() {
@@ -952,7 +1029,10 @@ impl Run {
             Stage::Barred(bar) => Some(finished(state.call, bar.result(&state.call.name))),
             Stage::Running(_) => Some(finished(
                 state.call,
-                CallResult::not_from_tool(ResultKind::Cancelled, "The task was cancelled while this call ran; its result is not known."),
+                CallResult::not_from_tool(
+                    ResultKind::Cancelled,
+                    "The task was cancelled while this call ran; its result is not known.",
+                ),
             )),
             Stage::Proposed | Stage::Held | Stage::AwaitingInput | Stage::Cleared(_) => Some(finished(
                 state.call,
@@ -965,7 +1045,10 @@ impl Run {
 
     /// The model that must answer next, if one must.
     fn awaited_model(&self) -> Option<Ask> {
-        let idle = self.end.is_none() && self.cancel.is_none() && self.turn.is_none() && self.open_pending().is_none();
+        let idle = self.end.is_none()
+            && self.cancel.is_none()
+            && self.turn.is_none()
+            && self.open_pending().is_none();
         let closing = match self.limit {
             Some(Limit::MaxIterations) => true,
             Some(Limit::BudgetExhausted | Limit::RepeatedDenials | Limit::CutOff) => return None,
@@ -1081,7 +1164,10 @@ impl Run {
 
     /// The text of the last answer, if it said something.
     pub fn output(&self) -> Option<&str> {
-        self.last_reply.as_ref().and_then(|reply| reply.text.as_deref()).filter(|text| !text.trim().is_empty())
+        self.last_reply
+            .as_ref()
+            .and_then(|reply| reply.text.as_deref())
+            .filter(|text| !text.trim().is_empty())
     }
 
     /// One of its pendings.
@@ -1121,7 +1207,8 @@ impl Run {
         let head = self.created.system_prompt.as_deref().map(Message::System).into_iter();
         let input = self.created.input.iter().map(Message::Input);
         let turns = self.history.iter().flat_map(|turn| {
-            std::iter::once(Message::Reply(&turn.reply)).chain(turn.calls().map(|state| self.answer(turn, state)))
+            std::iter::once(Message::Reply(&turn.reply))
+                .chain(turn.calls().map(|state| self.answer(turn, state)))
         });
         head.chain(input).chain(turns)
     }
@@ -1138,16 +1225,19 @@ impl Run {
             | Stage::Unknown { .. } => (Cow::Borrowed("The outcome of this call is not known."), true),
         };
         let edited = self.pendings.iter().rev().find(|record| {
-            record.pending.turn == turn.number && record.decided.is_some() && !record.pending.editors.is_empty()
+            record.pending.turn == turn.number
+                && record.decided.is_some()
+                && !record.pending.editors.is_empty()
         });
         let changed = edited
             .and_then(|record| record.pending.call(&state.call.id))
             .filter(|held| held.original_arguments.is_some())
             .and_then(|held| held.arguments.as_ref());
         let content = match changed {
-            Some(arguments) => {
-                Cow::Owned(format!("[A person changed the arguments of this call to {}]\n{content}", arguments.canonical()))
-            }
+            Some(arguments) => Cow::Owned(format!(
+                "[A person changed the arguments of this call to {}]\n{content}",
+                arguments.canonical()
+            )),
             None => content,
         };
         Message::Result { call: &state.call.id, content, is_error }

@@ -133,7 +133,11 @@ impl Zone {
     /// The zone that counts for a chain of models: the worst (P7). A model that does not resolve is
     /// `None` and counts as the least trusted; so does an empty chain.
     pub fn of_chain(chain: impl IntoIterator<Item = Option<Self>>) -> Self {
-        chain.into_iter().map(|zone| zone.unwrap_or(Self::ExternalGlobal)).max().unwrap_or(Self::ExternalGlobal)
+        chain
+            .into_iter()
+            .map(|zone| zone.unwrap_or(Self::ExternalGlobal))
+            .max()
+            .unwrap_or(Self::ExternalGlobal)
     }
 }
 

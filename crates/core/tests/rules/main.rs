@@ -30,6 +30,8 @@ mod policy;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod recovery;
 #[cfg(test)]
 mod reference_gate;
@@ -37,5 +39,7 @@ mod reference_gate;
 mod turn;
 #[cfg(test)]
 mod walk;
+#[cfg(test)]
+mod words;
 #[cfg(test)]
 mod world;

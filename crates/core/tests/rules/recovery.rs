@@ -34,7 +34,7 @@ fn settle_it(story: &mut Story, outcome: SettledOutcome, result: Option<&str>) {
 }
 
 #[test]
-fn case_c05_rule_r3_a_lost_write_becomes_unknown_and_never_runs_again() {
+fn case_c05_vector_tq07_rule_r3_a_lost_write_becomes_unknown_and_never_runs_again() {
     let mut story = lost_write();
     assert_eq!(story.follow(), Step::OpenResolution(call_id("b")), "the rest of the turn is not run");
     story.refuses(started("b", "page_drop", Effect::Write, Clearance::Approved(pending_id("1")), 1));
@@ -68,7 +68,7 @@ fn rule_r3_a_running_write_is_not_started_again() {
 }
 
 #[test]
-fn rule_r3_a_read_and_an_idempotent_write_run_again_each_attempt_after_its_own_start() {
+fn vector_tq08_rule_r3_a_read_and_an_idempotent_write_run_again_each_attempt_after_its_own_start() {
     for (tool, effect) in [("page_get", Effect::Read), ("page_save", Effect::IdempotentWrite)] {
         let mut story = Story::new();
         story.calls(&[("a", tool, "{}")]);

@@ -265,7 +265,7 @@ fn rule_a10_an_unreadable_deadline_releases_nothing() {
 }
 
 #[test]
-fn case_c14_rule_a12_a_gate_that_closed_meanwhile_has_the_last_word() {
+fn case_c14_vector_tr14_rule_a12_a_gate_that_closed_meanwhile_has_the_last_word() {
     let mut story = read_and_write();
     story.approve("bob", "1").start("a").finish("a");
     let refused = CallResult::refused(Refusal::ToolDisabled, "page_drop", None);

@@ -16,6 +16,9 @@ pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// How long the way to a server may take, name lookup and TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much longer than its timeout a call waits by itself. Whoever calls stops waiting at the timeout, and
+/// knows then that the time was over; this is for a caller that does not.
+pub(crate) const DEADLINE_GRACE: Duration = Duration::from_secs(1);
 
 /// Sends requests.
 #[derive(Clone, Debug)]
@@ -47,19 +50,38 @@ pub(crate) enum NoAnswer {
     TooLarge,
 }
 
+impl NoAnswer {
+    /// Whether the server may have heard anything: not when its name was not found, no connection was made or
+    /// TLS could not be agreed on.
+    pub(crate) fn was_sent(&self) -> bool {
+        match self {
+            Self::Broken(error) => !error.is_connect() && !error.is_builder(),
+            Self::TooLarge => true,
+        }
+    }
+}
+
 impl Http {
     /// A client whose exchanges may each take `timeout`.
     ///
     /// # Errors
     /// When the TLS library cannot be set up.
     pub(crate) fn new(timeout: Duration) -> Result<Self, reqwest::Error> {
-        use_ring();
-        let client = match builder().build() {
-            Ok(client) => client,
-            // A machine without a certificate store: plain HTTP still works, and TLS trusts nobody.
-            Err(_) => builder().tls_certs_only([]).build()?,
-        };
-        Ok(Self { client, timeout })
+        Ok(Self { client: client(|builder| builder.connect_timeout(CONNECT_TIMEOUT))?, timeout })
+    }
+
+    /// A client for exchanges that may change something, where it must be known whether anything was sent.
+    ///
+    /// Each exchange has a connection of its own: a server that closes an idle connection just as it is used
+    /// again would leave a write unknown that never arrived. Connecting takes at most three quarters of
+    /// `timeout`, so that a server which cannot be reached is found out before the time is over.
+    ///
+    /// # Errors
+    /// When the TLS library cannot be set up.
+    pub(crate) fn for_calls(timeout: Duration) -> Result<Self, reqwest::Error> {
+        let connect = CONNECT_TIMEOUT.min(timeout - timeout / 4);
+        let client = client(|builder| builder.connect_timeout(connect).pool_max_idle_per_host(0))?;
+        Ok(Self { client, timeout: timeout.saturating_add(DEADLINE_GRACE) })
     }
 
     /// Posts JSON: exactly one request.
@@ -94,13 +116,30 @@ impl Answer {
     /// [`NoAnswer`] when it is too large, too slow or broken off.
     pub(crate) async fn body(mut self) -> Result<Vec<u8>, NoAnswer> {
         let mut body = Vec::new();
-        while let Some(chunk) = self.response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > ANSWER_BYTES_MAX {
+        while let Some(chunk) = self.chunk().await? {
+            if body.len() + chunk.as_ref().len() > ANSWER_BYTES_MAX {
                 return Err(NoAnswer::TooLarge);
             }
-            body.extend_from_slice(&chunk);
+            body.extend_from_slice(chunk.as_ref());
         }
         Ok(body)
+    }
+
+    /// Reads on in the body; `None` at its end. The limit is the caller's business.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Broken`].
+    pub(crate) async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, NoAnswer> {
+        self.response.chunk().await.map_err(broken)
+    }
+}
+
+fn client(options: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwest::Error> {
+    use_ring();
+    match options(builder()).build() {
+        Ok(client) => Ok(client),
+        // A machine without a certificate store: plain HTTP still works, and TLS trusts nobody.
+        Err(_) => options(builder()).tls_certs_only([]).build(),
     }
 }
 
@@ -112,7 +151,6 @@ fn builder() -> ClientBuilder {
         .retry(reqwest::retry::never())
         .referer(false)
         .no_proxy()
-        .connect_timeout(CONNECT_TIMEOUT)
 }
 
 /// The cryptography of every TLS connection of the process. A program that chose before us keeps its choice.

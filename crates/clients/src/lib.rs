@@ -1,14 +1,26 @@
 //! # Everyone countersign calls over a wire
 //!
 //! Each client turns the one transcript of `countersign` into its vendor's JSON and back. Nothing outside
-//! this crate knows that JSON, and nothing in here decides, retries or stores.
+//! this crate knows that JSON, and nothing in here decides, retries or stores. The tools that an operator
+//! declares, over HTTP, are called from here too.
 
-mod demo;
+// What they share.
 mod http;
-mod openai;
+mod kept;
 mod secret;
+mod shorten;
+
+// Models.
+mod demo;
+mod openai;
+
+// Tools that the operator declares.
+mod http_tool;
+mod tool_setup;
 
 pub use demo::{DEMO_MODEL, DEMO_PROVIDER, Demo, tour_files};
 pub use http::ANSWER_BYTES_MAX;
+pub use http_tool::{HttpTool, HttpToolConfig};
 pub use openai::{OpenAi, OpenAiConfig, SetupError};
 pub use secret::Secret;
+pub use tool_setup::ToolSetupError;

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod http_tool;
 mod scripted_server;
 
 use std::error::Error;

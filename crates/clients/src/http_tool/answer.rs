@@ -1,0 +1,84 @@
+//! What a tool's `200` says.
+//!
+//! Invariant: whatever the body is, it comes to content for the model or to a sentence that names the tool.
+//! Artifacts that cannot be used never cost the content.
+
+use countersign::{Artifact, ArtifactKind, ToolError, ToolName, ToolOutput};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{BadBody, body, failed};
+use crate::http::Answer;
+use crate::kept::Kept;
+use crate::shorten::{Shortened, Unreadable};
+
+/// The most JSON of artifacts that is looked at; the core keeps far less.
+const ARTIFACTS_READ_MAX: usize = 1024 * 1024;
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    content: String,
+    is_error: Option<bool>,
+    #[serde(borrow)]
+    artifacts: Option<&'a RawValue>,
+}
+
+/// Reads the body to its end.
+pub(super) async fn output(tool: &ToolName, answer: Answer) -> Result<ToolOutput, ToolError> {
+    match body(answer).await {
+        Ok(shortened) => decode(tool, &shortened),
+        Err(BadBody::Broken) => Err(ToolError::NoAnswer),
+        Err(BadBody::Unreadable(Unreadable::Malformed)) => Err(unreadable(tool)),
+        Err(BadBody::Unreadable(Unreadable::TooLarge)) => Err(failed(tool, "its answer is too large")),
+    }
+}
+
+fn unreadable(tool: &ToolName) -> ToolError {
+    failed(tool, "its answer is not the JSON that a tool answers with")
+}
+
+fn decode(tool: &ToolName, body: &Shortened) -> Result<ToolOutput, ToolError> {
+    // A list of the right length would do for the derived reader, but not for the contract.
+    if !body.json.trim_start().starts_with('{') {
+        return Err(unreadable(tool));
+    }
+    let wire: Wire<'_> = serde_json::from_str(&body.json).map_err(|_| unreadable(tool))?;
+    let content = match body.true_size("content") {
+        Some(bytes) => Kept::cut(wire.content, bytes).into_content(),
+        None => wire.content,
+    };
+    if wire.is_error == Some(true) {
+        return Err(ToolError::Answered(content));
+    }
+    Ok(ToolOutput { content, artifacts: wire.artifacts.map(artifacts).unwrap_or_default() })
+}
+
+fn artifacts(wire: &RawValue) -> Vec<Artifact> {
+    if wire.get().len() > ARTIFACTS_READ_MAX {
+        return omitted("they are too large");
+    }
+    let items = serde_json::from_str::<Vec<Value>>(wire.get()).ok();
+    let artifacts = items.and_then(|items| items.into_iter().map(artifact).collect());
+    artifacts.unwrap_or_else(|| omitted("they are not of the form that artifacts have"))
+}
+
+fn artifact(value: Value) -> Option<Artifact> {
+    let Value::Object(mut members) = value else { return None };
+    let kind = match members.get("type")?.as_str()? {
+        "text" => ArtifactKind::Text,
+        "table" => ArtifactKind::Table,
+        _ => return None,
+    };
+    let label = members.get("label")?.as_str()?.to_owned();
+    Some(Artifact { kind, label, data: members.remove("data")? })
+}
+
+/// In place of artifacts that cannot be kept, in the words and the form of the core.
+fn omitted(why: &str) -> Vec<Artifact> {
+    vec![Artifact {
+        kind: ArtifactKind::Text,
+        label: "omitted".to_owned(),
+        data: serde_json::json!({ "text": format!("The artifacts of this call were left out: {why}.") }),
+    }]
+}

@@ -2,7 +2,7 @@
 //!
 //! Each client turns the one transcript of `countersign` into its vendor's JSON and back. Nothing outside
 //! this crate knows that JSON, and nothing in here decides, retries or stores. The tools that an operator
-//! declares, over HTTP, are called from here too.
+//! declares, over HTTP or as a command, are called from here too.
 
 // What they share.
 mod http;
@@ -15,9 +15,11 @@ mod demo;
 mod openai;
 
 // Tools that the operator declares.
+mod command_tool;
 mod http_tool;
 mod tool_setup;
 
+pub use command_tool::{CommandEnvironment, CommandTool, CommandToolConfig};
 pub use demo::{DEMO_MODEL, DEMO_PROVIDER, Demo, tour_files};
 pub use http::ANSWER_BYTES_MAX;
 pub use http_tool::{HttpTool, HttpToolConfig};

@@ -1,0 +1,227 @@
+//! Tools that are a command of this machine, declared by the operator.
+//!
+//! Invariant: a command sees its arguments on its standard input, five variables and its folder, and nothing
+//! else of us. Nothing that belongs to a call outlives it: its process group is killed when the command has
+//! ended, at the deadline, when the caller stops waiting, and when this process dies, however it dies (`group`).
+//! An ended command has answered, whatever it did; one that we killed has not.
+//!
+//! Not here: a shell. The operator names a program and its arguments, and no text of a model is among them.
+
+mod group;
+mod output;
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use countersign::{
+    Arguments, CallContext, PreviewContext, Tool, ToolError, ToolOutput, ToolPreview, ToolSpec,
+};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStdin, Command};
+
+use self::group::Group;
+use self::output::Output;
+use crate::http::{DEADLINE_GRACE, Http};
+use crate::http_tool::HttpPreview;
+use crate::tool_setup::ToolSetupError;
+
+/// A tool that is a command.
+#[derive(Clone, Debug)]
+pub struct CommandToolConfig {
+    /// Its facts.
+    pub spec: ToolSpec,
+    /// The program and its arguments. A program without a slash is looked for in `environment.path`; a relative
+    /// one with a slash starts at `folder`.
+    pub command: Vec<String>,
+    /// Where it runs.
+    pub folder: PathBuf,
+    /// How long one call may take.
+    pub timeout: Duration,
+    /// What it sees of the environment.
+    pub environment: CommandEnvironment,
+    /// Where previews are asked for over HTTP, if there are any; a command itself makes none.
+    pub preview: Option<String>,
+}
+
+/// The variables a command sees, beside `COUNTERSIGN_IDEMPOTENCY_KEY`. One that is `None` is not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandEnvironment {
+    /// `PATH`.
+    pub path: Option<String>,
+    /// `HOME`.
+    pub home: Option<String>,
+    /// `LANG`.
+    pub lang: Option<String>,
+    /// `TZ`.
+    pub tz: Option<String>,
+}
+
+/// A tool that is a command: the arguments as one line of JSON on its standard input, its standard output for
+/// the model if it exits with 0, an error result if it ends in any other way.
+#[derive(Clone)]
+pub struct CommandTool {
+    spec: ToolSpec,
+    program: PathBuf,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    timeout: Duration,
+    environment: Vec<(&'static str, String)>,
+    preview: Option<HttpPreview>,
+}
+
+impl fmt::Debug for CommandTool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("CommandTool").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
+impl CommandTool {
+    /// Checks the declaration. Nothing is started, and the program need not be there yet.
+    ///
+    /// # Errors
+    /// [`ToolSetupError`].
+    pub fn new(config: CommandToolConfig) -> Result<Self, ToolSetupError> {
+        let CommandToolConfig { spec, command, folder, timeout, environment, preview } = config;
+        if command.iter().any(|word| word.contains('\0')) {
+            return Err(ToolSetupError::NulInCommand);
+        }
+        let mut words = command.into_iter();
+        let program = words.next().filter(|program| !program.is_empty()).ok_or(ToolSetupError::NoProgram)?;
+        let program = if program.contains('/') { folder.join(program) } else { program.into() };
+        let CommandEnvironment { path, home, lang, tz } = environment;
+        let variables = [("PATH", path), ("HOME", home), ("LANG", lang), ("TZ", tz)];
+        Ok(Self {
+            spec,
+            program,
+            arguments: words.collect(),
+            folder,
+            timeout,
+            environment: variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+            preview: preview.map(|url| HttpPreview::new(&url, Http::for_calls(timeout)?)).transpose()?,
+        })
+    }
+
+    /// Starts the command in a process group of its own.
+    fn start(&self, key: &str) -> Result<Running, ToolError> {
+        let not_sent = |why: &str| {
+            ToolError::NotSent(format!("The tool {} could not be started: {why}.", self.spec.name))
+        };
+        let group = Group::form().map_err(|_| not_sent("no process group can be formed for it"))?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(&self.folder);
+        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env("COUNTERSIGN_IDEMPOTENCY_KEY", key);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.process_group(group.id()).spawn().map_err(|error| {
+            not_sent(if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+                "its program or its folder is not there"
+            } else if error.kind() == ErrorKind::PermissionDenied {
+                "its program may not be executed"
+            } else {
+                "the system does not start its program"
+            })
+        })?;
+        Ok(Running { child, group })
+    }
+
+    /// One call. What is not answered at the deadline is killed.
+    async fn call_until(
+        &self,
+        arguments: &Arguments,
+        cx: &CallContext,
+        deadline: impl Future<Output = ()>,
+    ) -> Result<ToolOutput, ToolError> {
+        let running = self.start(&cx.idempotency_key)?;
+        tokio::select! {
+            answer = self.answer(running, arguments.canonical()) => answer,
+            () = deadline => Err(ToolError::NoAnswer),
+        }
+    }
+
+    /// Waits for a started command. `Err` only where the command did not end by itself.
+    async fn answer(&self, mut running: Running, arguments: String) -> Result<ToolOutput, ToolError> {
+        let (Some(stdout), Some(stderr)) = (running.child.stdout.take(), running.child.stderr.take()) else {
+            return Err(ToolError::NoAnswer);
+        };
+        let stdin = running.child.stdin.take();
+        let mut output = Output::new(stdout, stderr);
+        let status = tokio::select! {
+            biased;
+            status = running.child.wait() => status.map_err(|_| ToolError::NoAnswer)?,
+            () = output.read() => return Err(self.too_much()),
+            never = feed(stdin, arguments) => match never {},
+        };
+        // What the command wrote is in its pipes now. What it left behind may hold them open; that ends here.
+        running.group.end().await;
+        output.drain();
+        self.judge(status, output)
+    }
+
+    fn judge(&self, status: ExitStatus, output: Output) -> Result<ToolOutput, ToolError> {
+        let name = &self.spec.name;
+        if !status.success() {
+            let words = output.last_words();
+            return Err(ToolError::Answered(format!("The tool {name} failed ({status}).{words}")));
+        }
+        match output.into_content() {
+            Ok(content) => Ok(content.into()),
+            Err(_) => Err(ToolError::Answered(format!("The tool {name} failed: its output is not UTF-8."))),
+        }
+    }
+
+    /// We stopped it in the middle of its work: for a read an error, for a write no answer.
+    fn too_much(&self) -> ToolError {
+        if self.spec.effect.writes() {
+            return ToolError::NoAnswer;
+        }
+        ToolError::Answered(format!("The tool {} failed: its output is too large.", self.spec.name))
+    }
+}
+
+/// A command and the group it runs in. Dropped, it is killed.
+struct Running {
+    child: Child,
+    group: Group,
+}
+
+/// Writes the arguments, and closes the pipe. A command that does not read them has its reasons.
+async fn feed(stdin: Option<ChildStdin>, arguments: String) -> Infallible {
+    if let Some(mut stdin) = stdin {
+        drop(stdin.write_all(format!("{arguments}\n").as_bytes()).await);
+    }
+    std::future::pending().await
+}
+
+#[async_trait]
+impl Tool for CommandTool {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let limit = self.timeout.saturating_add(DEADLINE_GRACE);
+        let pending = std::future::pending::<()>();
+        let deadline = async { drop(tokio::time::timeout(limit, pending).await) };
+        self.call_until(arguments, cx, deadline).await
+    }
+
+    async fn preview(
+        &self,
+        arguments: &Arguments,
+        cx: &PreviewContext,
+    ) -> Option<Result<ToolPreview, ToolError>> {
+        Some(self.preview.as_ref()?.show(&self.spec.name, arguments, cx).await)
+    }
+}

@@ -3,11 +3,18 @@
 //! Every test has a folder of its own and shares nothing with another. Nothing waits by the clock: what is
 //! waited for is looked at until it is there, a bounded number of times.
 
+#[cfg(test)]
 mod support;
 
+#[cfg(test)]
 mod commands;
+#[cfg(test)]
 mod failures;
+#[cfg(test)]
 mod resume;
+#[cfg(test)]
 mod safety;
+#[cfg(test)]
 mod terminal;
+#[cfg(test)]
 mod tour;

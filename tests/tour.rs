@@ -116,3 +116,24 @@ fn without_anything_at_hand_the_script_is_chosen_and_says_so() {
     let value: serde_json::Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!(value["status"], "waiting_for_approval");
 }
+
+#[test]
+fn case_c09_many_approvals_at_once_are_one() {
+    let folder = Folder::new();
+    folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    let open = folder.open();
+    let arguments = ["approve", text(&open["id"]), "--digest", text(&open["digest"]), "--detach"];
+    let approving: Vec<_> = (0..6).map(|_| folder.command(&arguments).spawn().unwrap()).collect();
+    let done: Vec<Done> =
+        approving.into_iter().map(|child| child.wait_with_output().unwrap().into()).collect();
+    let approved = done.iter().filter(|done| done.exit == 0).count();
+    let late = done
+        .iter()
+        .filter(|done| done.exit == 5 && done.err.starts_with("refused: already_decided: "))
+        .count();
+    assert_eq!((approved, late), (1, 5), "{done:?}");
+    folder.run(&["runs", "resume", "--all"]).expect(0);
+    let events = folder.events(text(&folder.newest_run()["id"]));
+    assert_eq!(kinds(&events).iter().filter(|kind| **kind == "pending.decided").count(), 1);
+    assert!(folder.text(NOTICE).contains("17:00"));
+}

@@ -146,7 +146,24 @@ impl Setup {
         tour::remake(&folder).map_err(|source| SetupError::Folder { folder, source })
     }
 
-    /// The runtime for runs that this model serves. Without one: for looking at tools and rights only.
+    /// A runtime that can close, cancel and look, and neither ask a model nor call a tool: it needs nothing but
+    /// the store.
+    pub(crate) fn without_tools(&self) -> Runtime {
+        Runtime::new(Parts {
+            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            models: Models::default(),
+            tools: Registry::default(),
+            agents: Agents::new(self.config.enforcement, []),
+            limits: self.limits(),
+            clock: Arc::clone(&self.clock),
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { lease: self.config.lease, parallel_reads: PARALLEL_READS, poll: POLL }
+    }
+
+    /// The runtime for runs that this model serves.
     ///
     /// # Errors
     /// [`SetupError`].
@@ -156,7 +173,7 @@ impl Setup {
             models: self.models()?,
             tools: self.tools(model)?,
             agents: self.agents(model)?,
-            limits: Limits { lease: self.config.lease, parallel_reads: PARALLEL_READS, poll: POLL },
+            limits: self.limits(),
             clock: Arc::clone(&self.clock),
         }))
     }

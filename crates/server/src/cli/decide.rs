@@ -174,7 +174,9 @@ async fn decide(
     let row = session.setup.store.pending(id).await;
     let row = row.map_err(|fault| Failure::from(DecideError::NotAuditable(fault)))?;
     let row = row.ok_or_else(|| Failure::from(DecideError::from(DecisionRefused::NotFound)))?;
-    let runtime = session.runtime_of(&row.run).await?;
+    let loaded = session.load(&row.run).await;
+    let (_, run) = loaded.map_err(|error| Failure::from(DecideError::from(error)))?;
+    let runtime = session.runtime_of(&run)?;
     let record = runtime.decide(id, decision(digest), &session.actor.subject).await?;
     show::err(&format!("{id} is {} (decided by {})", record.status.as_str(), session.actor.subject));
     let follow =

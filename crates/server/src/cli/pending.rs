@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
 
 async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
-    close_overdue(&session).await?;
+    session.close_overdue().await?;
     let filter = PendingFilter {
         status: (!arguments.all).then_some(PendingStatus::Open),
         agent: arguments.agent,
@@ -83,10 +83,10 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
     let (mut items, mut rows) = (Vec::new(), Vec::new());
     for row in &page.items {
         // One run that cannot be read hides no other (R2).
-        let run = match load(&session, &row.run).await {
-            Ok(run) => run,
-            Err(failure) => {
-                show::err(&failure.to_string());
+        let run = match session.load(&row.run).await {
+            Ok((_, run)) => run,
+            Err(error) => {
+                show::err(&Failure::load(&error).to_string());
                 continue;
             }
         };
@@ -124,7 +124,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
 
 async fn shown(arguments: Show, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
-    close_overdue(&session).await?;
+    session.close_overdue().await?;
     let id = &arguments.id;
     let missing = || Failure::usage(format!("there is no question {id}; `pending list` shows the open ones"));
     let row = session.setup.store.pending(id).await;
@@ -133,7 +133,7 @@ async fn shown(arguments: Show, invocation: Invocation) -> Result<Exit, Failure>
     if !session.actor.may_settle_for(&row.owner) {
         return Err(missing());
     }
-    let run = load(&session, &row.run).await?;
+    let (_, run) = session.load(&row.run).await.map_err(|error| Failure::load(&error))?;
     let record = run.pending(id).ok_or_else(missing)?;
     if arguments.json {
         show::out(&escape::json(&json::pending(record, &run, session.view())));
@@ -156,21 +156,4 @@ async fn shown(arguments: Show, invocation: Invocation) -> Result<Exit, Failure>
 pub(crate) fn owner_filter(session: &Session) -> Option<Subject> {
     let sees_all = session.actor.admin || session.actor.standing != countersign::Standing::User;
     (!sees_all).then(|| session.actor.subject.clone())
-}
-
-async fn load(session: &Session, run: &RunId) -> Result<countersign::Run, Failure> {
-    let log = session.setup.store.load(run).await.map_err(|error| Failure::load(&error))?;
-    countersign::Run::fold(run.clone(), &log.entries).map_err(|illegal| {
-        Failure::ended(format!("run {run} cannot be read: {illegal}; it is left as it is"))
-    })
-}
-
-/// Questions whose time is over are closed before they are shown (A10).
-async fn close_overdue(session: &Session) -> Result<(), Failure> {
-    let runtime = session.setup.runtime(None)?;
-    runtime
-        .sweep()
-        .await
-        .map(drop)
-        .map_err(|fault| Failure::store("questions that have expired cannot be closed", &fault))
 }

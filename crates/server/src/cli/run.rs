@@ -1,11 +1,10 @@
 //! `countersign run`.
 
 use clap::Args;
-use countersign::{
-    AgentName, InputMessage, InputRole, Mode, ModelRef, RunRequest, Store as _, Subject, ToolRequest,
-};
+use countersign::{AgentName, InputMessage, InputRole, Mode, ModelRef, RunRequest, Subject, ToolRequest};
 
-use crate::{at_hand, show};
+use crate::config::Kind;
+use crate::{at_hand, escape, show};
 
 use super::follow::{Follow, Manner, head, stop_at_ctrl_c, tell_denied};
 use super::session::{Invocation, Session};
@@ -81,9 +80,35 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     } else {
         show::out(&first);
     }
-    if let (Ok(run), Ok(log)) = (runtime.load(&id).await, setup.store.load(&id).await) {
-        tell_denied(&session, &run, &log.entries);
+    for note in notes(&session, &chain) {
+        show::err(&format!("note: {note}"));
+    }
+    if let Ok((log, run)) = session.load(&id).await {
+        tell_denied(&session, &run, &log);
     }
     let manner = Manner { json: arguments.json, asks: true };
     Follow::new(&session, &runtime, id, manner, stop_at_ctrl_c()).to_its_stop().await
+}
+
+/// What may surprise whoever starts a run with this chain of models.
+fn notes(session: &Session, chain: &[ModelRef]) -> Vec<String> {
+    let setup = &session.setup;
+    let mut notes = Vec::new();
+    let serves = |name: &countersign::ProviderName| chain.iter().any(|model| model.provider == *name);
+    for provider in setup.config.providers.iter().filter(|provider| serves(&provider.name)) {
+        if let Kind::OpenAi { api_key_env: Some(variable), .. } = &provider.kind
+            && setup.environment.get(variable).is_none()
+        {
+            let variable = escape::short(variable, 64);
+            notes.push(format!(
+                "the variable {variable} with the key of {} is not set, so none is sent",
+                provider.name
+            ));
+        }
+    }
+    let fell_back = setup.config.agents.is_empty() && chain.first().is_some_and(|model| setup.is_tour(model));
+    if fell_back && setup.environment.get("ANTHROPIC_API_KEY").is_some() {
+        notes.push("ANTHROPIC_API_KEY is set, but this build does not speak to Anthropic".to_owned());
+    }
+    notes
 }

@@ -1,7 +1,7 @@
 //! `countersign runs`.
 
 use clap::{Args, Subcommand};
-use countersign::{Entry, LoadError, Run, RunFilter, RunId, RunState, Store as _, Subject};
+use countersign::{Entry, LoadError, PendingRecord, Run, RunFilter, RunId, RunState, Store as _, Subject};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,6 @@ use crate::json::{self, View};
 use crate::show::{self, Style, table::table};
 
 use super::follow::{Follow, Manner, stop_at_ctrl_c};
-use super::pending::owner_filter;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, run_id, subject};
 
@@ -95,6 +94,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
 
 async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
+    session.close_overdue().await?;
     let filter = RunFilter { owner: owner_filter(&session), ..RunFilter::default() };
     let store = &session.setup.store;
     let page = store.runs(&filter, session.setup.clock.now(), LISTED_MAX, None).await;
@@ -103,8 +103,8 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
     let (mut items, mut rows) = (Vec::new(), Vec::new());
     for listing in &page.items {
         let row = &listing.row;
-        let loaded = match store.load(&row.id).await {
-            Ok(log) => Run::fold(row.id.clone(), &log.entries).map_err(|illegal| illegal.to_string()),
+        let loaded = match session.load(&row.id).await {
+            Ok((_, run)) => Ok(run),
             Err(LoadError::Fault(fault)) => return Err(Failure::store("a run cannot be read", &fault)),
             Err(error) => Err(error.to_string()),
         };
@@ -142,20 +142,29 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
     Ok(Exit::Done)
 }
 
-/// The log and the fold of a run that the actor may see; of any other it is said that there is none.
+/// Who is no administrator lists their own runs.
+fn owner_filter(session: &Session) -> Option<Subject> {
+    (!session.actor.admin).then(|| session.actor.subject.clone())
+}
+
+/// A run that the actor may see; of any other it is said that there is none. An approver sees the runs whose
+/// question is open, or was decided by them.
 async fn seen(session: &Session, id: &RunId) -> Result<(Vec<Entry>, Run), Failure> {
-    let log = session.setup.store.load(id).await.map_err(|error| Failure::load(&error))?;
-    let run = Run::fold(id.clone(), &log.entries).map_err(|illegal| {
-        Failure::ended(format!("run {id} cannot be read: {illegal}; it is left as it is"))
-    })?;
-    if !session.actor.may_settle_for(&run.created().owner) {
-        return Err(Failure::load(&LoadError::NotFound(id.clone())));
+    let (log, run) = session.load(id).await.map_err(|error| Failure::load(&error))?;
+    let actor = &session.actor;
+    let decided =
+        |record: &PendingRecord| record.decided.as_ref().is_some_and(|decided| decided.by == actor.subject);
+    let asked = run.open_pending().is_some() || run.pendings().any(decided);
+    let owner = &run.created().owner;
+    if actor.admin || actor.subject == *owner || (asked && actor.may_settle_for(owner)) {
+        return Ok((log, run));
     }
-    Ok((log.entries, run))
+    Err(Failure::load(&LoadError::NotFound(id.clone())))
 }
 
 async fn shown(arguments: One, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
+    session.close_overdue().await?;
     let (_, run) = seen(&session, &arguments.id).await?;
     let listing = session.setup.store.run(&arguments.id, session.setup.clock.now()).await;
     let leased = listing.map_err(|error| Failure::load(&error))?.leased;
@@ -212,8 +221,7 @@ async fn events(arguments: One, invocation: Invocation) -> Result<Exit, Failure>
 async fn cancelled(arguments: One, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
     seen(&session, &arguments.id).await?;
-    let runtime = session.runtime_of(&arguments.id).await?;
-    let run = runtime.cancel(&arguments.id, &session.actor).await?;
+    let run = session.setup.without_tools().cancel(&arguments.id, &session.actor).await?;
     let listing = session.setup.store.run(&arguments.id, session.setup.clock.now()).await;
     let listing = listing.map_err(|error| Failure::load(&error))?;
     if arguments.json {
@@ -238,12 +246,12 @@ async fn resumed(arguments: Resume, invocation: Invocation) -> Result<Exit, Fail
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
     let stop = stop_at_ctrl_c();
     let Some(id) = arguments.id else { return all_resumed(&session, arguments.json, &stop).await };
-    seen(&session, &id).await?;
+    let (_, run) = seen(&session, &id).await?;
     let listing = session.setup.store.run(&id, session.setup.clock.now()).await;
     if listing.map_err(|error| Failure::load(&error))?.leased {
         return Err(worked_on(&session, &id).await);
     }
-    let runtime = session.runtime_of(&id).await?;
+    let runtime = session.runtime_of(&run)?;
     Follow::new(&session, &runtime, id, Manner { json: arguments.json, asks: true }, stop).to_its_stop().await
 }
 
@@ -286,14 +294,7 @@ async fn all_resumed(session: &Session, json: bool, stop: &CancellationToken) ->
             show::out(&format!("Run {id}:"));
         }
         // One run that cannot be driven stops no other (R2).
-        let came_to = match session.runtime_of(&id).await {
-            Ok(runtime) => {
-                let manner = Manner { json, asks: false };
-                Follow::new(session, &runtime, id, manner, stop.clone()).to_its_stop().await
-            }
-            Err(failure) => Err(failure),
-        };
-        let exit = came_to.unwrap_or_else(|failure| {
+        let exit = one_of_all(session, &id, json, stop).await.unwrap_or_else(|failure| {
             show::err(&failure.to_string());
             Exit::Ended
         });
@@ -302,4 +303,16 @@ async fn all_resumed(session: &Session, json: bool, stop: &CancellationToken) ->
         }
     }
     Ok(worst)
+}
+
+async fn one_of_all(
+    session: &Session,
+    id: &RunId,
+    json: bool,
+    stop: &CancellationToken,
+) -> Result<Exit, Failure> {
+    let (_, run) = session.load(id).await.map_err(|error| Failure::load(&error))?;
+    let runtime = session.runtime_of(&run)?;
+    let manner = Manner { json, asks: false };
+    Follow::new(session, &runtime, id.clone(), manner, stop.clone()).to_its_stop().await
 }

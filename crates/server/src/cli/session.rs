@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use countersign::{Principal, Run, RunId, Runtime, Store as _, Subject};
+use countersign::{Entry, LoadError, Principal, Run, RunId, Runtime, Store as _, Subject};
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -78,16 +78,35 @@ impl Session {
         }
     }
 
-    /// The runtime with what this run was started with.
+    /// The runtime with what a run was started with.
     ///
     /// # Errors
     /// [`Failure`].
-    pub(crate) async fn runtime_of(&self, run: &RunId) -> Result<Runtime, Failure> {
-        let log = self.setup.store.load(run).await.map_err(|error| Failure::load(&error))?;
-        let folded = Run::fold(run.clone(), &log.entries).map_err(|illegal| {
-            Failure::ended(format!("run {run} cannot be read: {illegal}; it is left as it is"))
-        })?;
-        Ok(self.setup.runtime(folded.created().models.first())?)
+    pub(crate) fn runtime_of(&self, run: &Run) -> Result<Runtime, Failure> {
+        Ok(self.setup.runtime(run.created().models.first())?)
+    }
+
+    /// A run with its log.
+    ///
+    /// # Errors
+    /// [`LoadError`]; a log that no run can have is one that cannot be read.
+    pub(crate) async fn load(&self, id: &RunId) -> Result<(Vec<Entry>, Run), LoadError> {
+        let log = self.setup.store.load(id).await?;
+        let run = Run::fold(id.clone(), &log.entries);
+        let run =
+            run.map_err(|illegal| LoadError::Unreadable { run: id.clone(), reason: illegal.to_string() })?;
+        Ok((log.entries, run))
+    }
+
+    /// Closes questions whose time is over, before any is shown (A10).
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn close_overdue(&self) -> Result<(), Failure> {
+        let swept = self.setup.without_tools().sweep().await;
+        swept
+            .map(drop)
+            .map_err(|fault| Failure::store("questions that have expired cannot be closed", &fault))
     }
 
     /// What the actor may see.

@@ -69,6 +69,7 @@ pub(crate) struct Bed {
     pub(crate) agent: Agent,
     pub(crate) tools: Vec<AnyTool>,
     pub(crate) limits: Limits,
+    pub(crate) enforcement: Enforcement,
 }
 
 impl Bed {
@@ -101,6 +102,7 @@ impl Bed {
                 second_approver: false,
             },
             limits: Limits { lease: LEASE, parallel_reads: 4, poll: POLL },
+            enforcement: Enforcement::Enforce,
         }
     }
 
@@ -110,7 +112,7 @@ impl Bed {
             store: Arc::clone(&self.store),
             models: self.models.clone(),
             tools: Registry::new(self.tools.clone()).unwrap(),
-            agents: Agents::new(Enforcement::Enforce, [self.agent.clone()]),
+            agents: Agents::new(self.enforcement, [self.agent.clone()]),
             limits: self.limits,
             clock: Arc::new(self.clock.clone()),
         })

@@ -23,4 +23,6 @@ mod power;
 mod previews;
 mod races;
 mod settling;
+mod starting;
 mod unattended;
+mod watching;

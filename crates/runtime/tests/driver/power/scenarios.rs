@@ -20,6 +20,8 @@ pub(crate) enum Word {
     Deny,
     OnlyTheFirst,
     Cancel,
+    /// Nothing, until it is too late.
+    Nothing,
 }
 
 pub(crate) struct Scenario {
@@ -35,8 +37,6 @@ pub(crate) struct Scenario {
     pub(crate) end: fn(&Run),
     /// At least so many different cuts hit it.
     pub(crate) cuts_min: usize,
-    /// Whether its recovery is cut as well.
-    pub(crate) twice: bool,
 }
 
 impl Scenario {
@@ -55,7 +55,6 @@ const PLAIN: Scenario = Scenario {
     fallback: false,
     end: |run| completed_run(run),
     cuts_min: 0,
-    twice: false,
 };
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -69,14 +68,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "a read and a write, approved",
         script: || vec![turn(&[("look", r#"{"id":1}"#), ("drop", r#"{"id":2}"#)])],
         cuts_min: 22,
-        twice: true,
         ..PLAIN
     },
     Scenario {
         name: "two writes, approved",
         script: || vec![turn(&[("drop", r#"{"id":1}"#), ("post", r#"{"id":2}"#)])],
         cuts_min: 22,
-        twice: true,
         ..PLAIN
     },
     Scenario {
@@ -102,7 +99,6 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         script: || vec![turn(&[("look", "{}"), ("put", "{}"), ("drop", "{}")])],
         tools: |ledger| vec![read("look", ledger), idempotent("put", ledger), write("drop", ledger)],
         cuts_min: 27,
-        twice: true,
         ..PLAIN
     },
     Scenario {
@@ -166,7 +162,18 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             completed_run(run);
             assert_eq!(result_kinds(run), [ResultKind::Ok, ResultKind::Ok, ResultKind::Refused]);
         },
-        cuts_min: 18,
+        cuts_min: 20,
+        ..PLAIN
+    },
+    Scenario {
+        name: "expired",
+        script: || vec![turn(&[("look", "{}"), ("drop", "{}")])],
+        word: Word::Nothing,
+        end: |run| {
+            completed_run(run);
+            assert_eq!(result_kinds(run), [ResultKind::NotRun, ResultKind::Expired]);
+        },
+        cuts_min: 14,
         ..PLAIN
     },
     Scenario {

@@ -110,11 +110,11 @@ impl CommandTool {
     }
 
     /// Starts the command in a process group of its own.
-    fn start(&self, key: &str) -> Result<Running, ToolError> {
+    async fn start(&self, key: &str) -> Result<Running, ToolError> {
         let not_sent = |why: &str| {
             ToolError::NotSent(format!("The tool {} could not be started: {why}.", self.spec.name))
         };
-        let group = Group::form().map_err(|_| not_sent("no process group can be formed for it"))?;
+        let group = Group::form().await.map_err(|_| not_sent("no process group can be formed for it"))?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.folder);
         command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -139,7 +139,7 @@ impl CommandTool {
         cx: &CallContext,
         deadline: impl Future<Output = ()>,
     ) -> Result<ToolOutput, ToolError> {
-        let running = self.start(&cx.idempotency_key)?;
+        let running = self.start(&cx.idempotency_key).await?;
         tokio::select! {
             answer = self.answer(running, arguments.canonical()) => answer,
             () = deadline => Err(ToolError::NoAnswer),

@@ -14,10 +14,12 @@ use std::io;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
-/// Signals that a command sends to its whole group are none of the watchdog's business.
-const WATCH: &str = "trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE; read -r end; kill -KILL 0";
+/// Signals that a command sends to its whole group are none of the watchdog's business. It says when it does
+/// not hear them any more.
+const WATCH: &str = "trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE; echo; read -r end; kill -KILL 0";
 
 /// A process group. Dropped, all of it is killed.
 pub(super) struct Group {
@@ -29,15 +31,21 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts the watchdog in a group of its own.
-    pub(super) fn form() -> io::Result<Self> {
+    /// Starts the watchdog in a group of its own, and waits until it watches.
+    pub(super) async fn form() -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WATCH]).env_clear().current_dir("/").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let watchdog = command.spawn()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut watchdog = command.spawn()?;
+        let said = watchdog.stdout.take();
         let number = watchdog.id().and_then(|id| i32::try_from(id).ok());
         let number = number.ok_or_else(|| io::Error::other("a process without a number"))?;
-        Ok(Self { watchdog, number, is_alive: true })
+        let group = Self { watchdog, number, is_alive: true };
+        match said {
+            Some(mut said) => _ = said.read_u8().await?,
+            None => return Err(io::Error::other("a process without the pipe that it was given")),
+        }
+        Ok(group)
     }
 
     /// Its number, for processes that are to join it.

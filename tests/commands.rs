@@ -350,3 +350,48 @@ fn help_and_version_are_there() {
     folder.run(&["run"]).expect(2);
     folder.run(&["run", "   "]).expect(2);
 }
+
+#[test]
+fn rule_l10_a_run_that_hits_a_limit_answers_and_exits_with_4() {
+    let server = Server::start(vec![calls(&[("list_files", json!({}))]), says("as far as I came")]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "max_iterations = 1\n");
+    let limited = folder.run(&["run", "x"]).expect(4);
+    assert!(limited.out.ends_with("as far as I came\n"), "{limited:?}");
+    assert!(limited.err.contains("ended at a limit: max_iterations: "), "{limited:?}");
+    let run = folder.newest_run();
+    assert_eq!((&run["status"], &run["truncated"]), (&json!("completed"), &json!(true)));
+    assert_eq!(
+        (&run["stop_reason"], &run["error"]["code"]),
+        (&json!("max_iterations"), &json!("max_iterations"))
+    );
+}
+
+#[test]
+fn rule_g8_without_tools_nothing_about_tools_is_on_the_wire() {
+    let server = Server::start(vec![says("a plain answer")]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    let run = folder.run(&["run", "--no-tools", "x"]).expect(0);
+    let first = run.out.lines().next().unwrap();
+    assert!(first.starts_with("model stub/scripted | zone local | folder /"), "{first}");
+    assert!(run.out.ends_with("\na plain answer\n"), "{run:?}");
+    folder.run(&["run", "x"]).expect(0);
+    let asked = server.asked();
+    assert!(asked[0].get("tools").is_none(), "{}", asked[0]);
+    assert_eq!(asked[1]["tools"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn rule_p6_a_provider_without_a_zone_counts_as_external_global() {
+    let folder = Folder::new();
+    folder.configure("http://127.0.0.1:9/v1", "");
+    let text = folder.text("countersign.toml").replace("zone = \"local\"\n", "");
+    folder.write("countersign.toml", &text);
+    let explained = folder.json(&["tools", "explain", "read_file", "--json"]);
+    assert_eq!(
+        (&explained["zone"], &explained["ceiling"]),
+        (&json!("external_global"), &json!("editor_content"))
+    );
+    assert_eq!(explained["reason"], "none", "the file tools may be shown to any model");
+}

@@ -184,8 +184,8 @@ impl Config {
         Ok(Self {
             file: Some(file.to_owned()),
             database: database.unwrap_or(defaults.database),
-            key_file: top.text("key_file")?.map_or(defaults.key_file, |path| folder.join(path)),
-            workspace: top.text("workspace")?.map(|path| folder.join(path)),
+            key_file: top.text("key_file")?.map_or(defaults.key_file, |path| below(folder, path)),
+            workspace: top.text("workspace")?.map(|path| below(folder, path)),
             providers: top.named("providers", PROVIDER_KEYS, provider)?,
             agents: top.named("agents", AGENT_KEYS, agent)?,
             enforcement: Enforcement::from_setting(enforcement),
@@ -215,12 +215,17 @@ const AGENT_KEYS: &[&str] = &[
     "second_approver",
 ];
 
+/// A path of the file, which starts at the folder of the file; without the `.` in it.
+fn below(folder: &Path, path: &str) -> PathBuf {
+    folder.join(path).components().collect()
+}
+
 fn database(folder: &Path, value: &str) -> Result<PathBuf, String> {
     if value.starts_with("postgres:") || value.starts_with("postgresql:") {
         return Err("PostgreSQL is not supported by this build; use \"sqlite:PATH\"".to_owned());
     }
     match value.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(folder.join(path)),
+        Some(path) if !path.is_empty() => Ok(below(folder, path)),
         _ => Err("a database is written \"sqlite:PATH\"".to_owned()),
     }
 }

@@ -30,6 +30,11 @@ pub(crate) fn prompt(text: &str) {
     _ = write!(err, "{text}").and_then(|()| err.flush());
 }
 
+/// A moment, to the second: what a person needs of it.
+pub(crate) fn moment(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Whether somebody is there to be asked.
 pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()

@@ -98,7 +98,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
             row.kind.clone(),
             row.agent.to_string(),
             row.owner.to_string(),
-            json::time(record.opened_at),
+            show::moment(record.opened_at),
             show::pending::summary(record),
             escape::short(&show::pending::task(&run), 60),
         ]);

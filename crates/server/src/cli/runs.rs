@@ -121,7 +121,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
             listing.status().to_owned(),
             row.agent.to_string(),
             row.owner.to_string(),
-            json::time(row.created_at),
+            show::moment(row.created_at),
             row.failure.clone().or(row.limit.map(|limit| limit.as_str().to_owned())).unwrap_or_default(),
             task,
         ]);
@@ -260,7 +260,7 @@ async fn worked_on(session: &Session, id: &RunId) -> Failure {
     let (now, token) = (session.setup.clock.now(), "0".repeat(32));
     let until = match session.setup.store.claim(id, token, now, std::time::Duration::ZERO).await {
         Err(countersign::ClaimError::Leased { until }) => {
-            format!(" until {}, or longer if it renews that", json::time(until))
+            format!(" until {}, or longer if it renews that", show::moment(until))
         }
         Ok(_) | Err(_) => String::new(),
     };

@@ -8,9 +8,9 @@ use countersign::{
     Arguments, Because, Deadline, HeldCall, Outlook, PendingRecord, PendingStatus, Question, Run,
 };
 
-use super::Style;
+use super::{Style, moment};
 use crate::escape;
-use crate::json::{View, preview_lines, time};
+use crate::json::{View, preview_lines};
 
 /// How the question can be answered, as commands to type.
 pub(crate) fn commands(record: &PendingRecord, run: &Run, command: &dyn Fn(&str) -> String) -> Vec<String> {
@@ -45,7 +45,7 @@ pub(crate) fn question(record: &PendingRecord, run: &Run, view: View, style: Sty
         format!("  agent    {}", created.agent),
         format!("  owner    {}{}", created.owner, started_by(run)),
         format!("  task     {}", task(run)),
-        format!("  asked    {}", time(record.opened_at)),
+        format!("  asked    {}", moment(record.opened_at)),
         format!("  expires  {}", expiry(pending.expires_at)),
     ];
     if !pending.editors.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn question(record: &PendingRecord, run: &Run, view: View, style: Sty
     }
     if let Some(decided) = &record.decided {
         let reason = decided.reason.as_deref().map(|reason| format!(", because: {}", escape::value(reason)));
-        let at = record.settled_at.map(|at| format!(" at {}", time(at))).unwrap_or_default();
+        let at = record.settled_at.map(|at| format!(" at {}", moment(at))).unwrap_or_default();
         lines.push(format!(
             "  decided  {} by {}{at}{}",
             decided.verdict.as_str(),
@@ -89,7 +89,7 @@ pub(crate) fn summary(record: &PendingRecord) -> String {
 pub(crate) fn expiry(deadline: Deadline) -> String {
     match deadline {
         Deadline::Never => "never".to_owned(),
-        Deadline::At(at) => time(at),
+        Deadline::At(at) => moment(at),
         Deadline::Unreadable => "it had a deadline that cannot be read, so it has passed".to_owned(),
     }
 }
@@ -188,7 +188,7 @@ fn asked_lines(question: &Question, style: Style) -> Vec<String> {
         }
         Question::Resolution { call, not_before } => vec![style.yellow(&format!(
             "  unknown  {call} was started and gave no answer. Look whether it happened; that it did not can be said after {}",
-            time(*not_before)
+            moment(*not_before)
         ))],
     }
 }

@@ -2,9 +2,8 @@
 
 use countersign::{End, Run};
 
-use super::Style;
+use super::{Style, moment};
 use crate::escape;
-use crate::json::time;
 
 /// The run in a few lines, without its question.
 pub(crate) fn summary(run: &Run, leased: bool, style: Style) -> String {
@@ -19,8 +18,8 @@ pub(crate) fn summary(run: &Run, leased: bool, style: Style) -> String {
         format!("  owner    {}", created.owner),
         format!("  model    {}", models.join(", then ")),
         format!("  task     {}", super::pending::task(run)),
-        format!("  started  {}", time(run.created_at())),
-        format!("  updated  {}", time(run.updated_at())),
+        format!("  started  {}", moment(run.created_at())),
+        format!("  updated  {}", moment(run.updated_at())),
         format!(
             "  used     {} of {} model answers, {} tokens read ({} from a cache), {} written{}",
             run.iterations(),

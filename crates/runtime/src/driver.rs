@@ -11,7 +11,7 @@ use std::time::Duration;
 use countersign_core::{
     AgentGates, Ask, CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Deadline, Effect, Event, FailCode,
     GateDenied, INTERRUPTIONS_MAX, ModelFailed, ModelRef, ModelReplied, Outlook, Pending, PendingClosed, PendingId, Preview,
-    ProposedCall, Question, Reply, ResultKind, Run, RunFailed, Stage, Step,
+    ProposedCall, Question, Refusal, Reply, ResultKind, Run, RunFailed, Stage, Step,
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Asked, Unanswered, ask};
 use crate::journal::{DriveError, Journal};
-use crate::judge::{Bench, Refused, is_gate};
+use crate::judge::{Bench, Refused, Ruling, is_gate};
 use crate::model::{Answer, Conversation};
 use crate::progress::Progress;
 use crate::runtime::Parts;
@@ -143,7 +143,10 @@ impl Driver {
                 return Ok(Halt::Stopped);
             }
             match self.journal.run.next() {
-                Step::Record(events) => self.journal.record(events).await?,
+                Step::Record(events) => {
+                    let events = self.explained(events).await?;
+                    self.journal.record(events).await?;
+                }
                 Step::AskModel(ask) => self.ask_model(ask).await?,
                 Step::Judge => self.judge_turn().await?,
                 Step::Dispatch(calls) => self.dispatch(&calls).await?,
@@ -302,6 +305,32 @@ impl Driver {
             replaces: None,
         };
         self.journal.record(vec![Event::PendingOpened(Box::new(pending))]).await
+    }
+
+    /// The results owed to calls that a held turn's judgement refused, with what the judge says about them: to
+    /// the model where it can do better (A5), to the record where a gate was closed (L2).
+    async fn explained(&self, events: Vec<Event>) -> Result<Vec<Event>, DriveError> {
+        let judged = |event: &Event| {
+            let Event::CallFinished(finished) = event else { return None };
+            let refusal = finished.result.refusal?;
+            let judged = refusal == Refusal::InvalidArguments || (is_gate(refusal) && refusal != Refusal::DefinitionChanged);
+            judged.then(|| (finished.call.clone(), refusal))
+        };
+        let Some(turn) = self.journal.run.turn().filter(|_| events.iter().any(|event| judged(event).is_some())) else {
+            return Ok(events);
+        };
+        let look = self.parts.store.look(&self.subjects()).await?;
+        let bench = self.bench(&look);
+        let explained = events.into_iter().flat_map(|event| {
+            let found = judged(&event).and_then(|(call, refusal)| Some((turn.call(&call)?.call, refusal)));
+            let Some((call, refusal)) = found else { return vec![event] };
+            let words = match bench.judge(call) {
+                Ruling::Refuse(refused) if refused.refusal == refusal => refused.words,
+                Ruling::Refuse(_) | Ruling::Pass(_) => None,
+            };
+            refused_events(call, &Refused { refusal, words })
+        });
+        Ok(explained.collect())
     }
 
     fn deadline(&self) -> Deadline {

@@ -111,4 +111,9 @@ async fn rule_a5_an_invalid_call_beside_one_that_waits_is_not_run() {
     let run = completed(bed.approve(&waiting).await);
     assert_eq!(lines(&bed.ledger), [("page_drop".to_owned(), id(4))]);
     assert_eq!(result_kinds(&run), [Is::Refused, Is::Ok]);
+    let told = bed.witness.last_results().remove(0);
+    assert!(
+        told.contains("array"),
+        "the model is told what was wrong, and not that there is no such tool: {told}"
+    );
 }

@@ -5,7 +5,7 @@ use countersign::{Decision, Principal, Refusal, ResultKind as Is, Store, ToolReq
 
 use crate::kit::{
     Bed, Witness, alice, bob, completed, free_write, in_group, lines, read, refusals, request_for,
-    result_kinds, root, write,
+    result_kinds, root, waiting, write,
 };
 
 async fn approved_drop() -> Bed {
@@ -231,4 +231,23 @@ async fn a_tool_that_gained_a_write_effect_meanwhile_is_not_run_on_an_old_releas
         (bed.ledger.names(), refusals(&run)),
         (vec!["drop".to_owned()], vec![Some(Refusal::NeedsPerson), None])
     );
+}
+
+#[tokio::test]
+async fn what_a_gate_closes_beside_a_call_that_waits_is_on_record_as_well() {
+    let calls = [("ghost", "{}"), ("drop", "{}"), ("get", "{}")];
+    let bed = Bed::new(Witness::script([turn(&calls), text("done")]), |ledger| {
+        vec![read("get", ledger).into(), write("drop", ledger).into()]
+    })
+    .await;
+    let waiting = waiting(bed.runtime().run(request_for(&["drop"])).await.unwrap());
+    assert_eq!(bed.denials(waiting.run.id()).await, []);
+    let run = completed(bed.approve(&waiting).await);
+    let closed = |name: &str, reason| (name.to_owned(), reason);
+    assert_eq!(
+        bed.denials(run.id()).await,
+        [closed("ghost", Refusal::UnknownTool), closed("get", Refusal::NotOffered)]
+    );
+    assert_eq!(result_kinds(&run), [Is::Refused, Is::Ok, Is::Refused]);
+    assert!(bed.witness.last_results()[2].contains("not available here"));
 }

@@ -265,6 +265,42 @@ fn rule_a10_an_unreadable_deadline_releases_nothing() {
 }
 
 #[test]
+fn rule_a9_a_decision_that_contradicts_itself_is_no_decision() {
+    let mut story = Story::new();
+    story.calls(&[("a", "page_drop", "{}"), ("b", "mail_post", "{}"), ("c", "page_get", "{}")]).ask("1");
+    let decided = |verdict, form, a, b| Decided {
+        by: subject("bob"),
+        verdict,
+        form,
+        calls: words_on(&[("a", a), ("b", b)]),
+        reason: None,
+        attribution: Attribution::SecondPerson,
+        answer: None,
+        result: None,
+    };
+    let event =
+        |decided| Event::PendingDecided(Box::new(PendingDecided { pending: pending_id("1"), decided }));
+    for (verdict, form, a, b) in [
+        (VerdictWord::Deny, Form::Turn, Approve, Approve),
+        (VerdictWord::Deny, Form::Calls, Approve, Deny),
+        (VerdictWord::Approve, Form::Turn, Approve, Deny),
+        (VerdictWord::Approve, Form::Calls, Deny, Deny),
+        (VerdictWord::Mixed, Form::Calls, Approve, Approve),
+        (VerdictWord::Mixed, Form::Turn, Approve, Deny),
+        (VerdictWord::Answer, Form::Turn, Approve, Approve),
+        (VerdictWord::Happened, Form::Turn, Approve, Approve),
+    ] {
+        story.refuses(event(decided(verdict, form, a, b)));
+    }
+    let mut too_few = decided(VerdictWord::Approve, Form::Turn, Approve, Approve);
+    too_few.calls.pop_last();
+    let mut too_many = decided(VerdictWord::Approve, Form::Turn, Approve, Approve);
+    too_many.calls.insert(call_id("c"), Approve);
+    story.refuses(event(too_few)).refuses(event(too_many));
+    story.tell(event(decided(VerdictWord::Mixed, Form::Calls, Approve, Deny)));
+}
+
+#[test]
 fn case_c14_vector_tr14_rule_a12_a_gate_that_closed_meanwhile_has_the_last_word() {
     let mut story = read_and_write();
     story.approve("bob", "1").start("a").finish("a");

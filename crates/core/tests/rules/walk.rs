@@ -311,7 +311,7 @@ impl<'a> Walk<'a> {
             Clearance::Answered(pending.clone()),
         ]);
         let effect = self.tape.of(&[Effect::Read, Effect::IdempotentWrite, Effect::Write]);
-        match self.tape.pick(16) {
+        match self.tape.pick(20) {
             0 => self.tape.of(&self.story.log.clone()).event,
             1 | 2 => {
                 let Event::CallStarted(start) = started(&call, &tool, effect, clearance, 1) else {
@@ -341,6 +341,22 @@ impl<'a> Walk<'a> {
                 Event::PendingClosed(PendingClosed { pending, status, by: None })
             }
             12 => self.model(&Ask { model: created().models[1].clone(), closing: true }),
+            // What would be right at another time: a start out of order, and one more start of what has begun.
+            14 | 15 => {
+                let calls = self.run().turn().into_iter().flat_map(Turn::calls);
+                let calls: Vec<String> = calls.map(|state| short(&state.call.id)).collect();
+                if calls.is_empty() { completed(None) } else { self.story.starting(&self.tape.of(&calls)) }
+            }
+            16 | 17 => {
+                let starts = self.story.log.iter().rev().find_map(|entry| match &entry.event {
+                    Event::CallStarted(start) => Some(start.clone()),
+                    _ => None,
+                });
+                starts.map_or_else(
+                    || limit(Limit::CutOff),
+                    |start| Event::CallStarted(CallStarted { attempt: start.attempt + 1, ..start }),
+                )
+            }
             13 => self.model(&Ask { model: created().models[0].clone(), closing: false }),
             _ => {
                 use VerdictWord::{Answer, Approve, Deny, DidNotHappen, GiveUp, Happened, Mixed};

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::support::model::{Server, calls, says};
-use crate::support::{Folder, text};
+use crate::support::{Done, Folder, text};
 
 fn has_keys(value: &Value, keys: &[&str]) {
     for key in keys {
@@ -316,7 +316,7 @@ fn a_configuration_is_checked_and_what_is_surely_not_meant_is_said() {
 fn state_and_key_are_for_this_account_only() {
     let folder = Folder::new();
     let migrated = folder.run(&["db", "migrate"]).expect(0);
-    assert!(migrated.out.contains("schema version 1"), "{migrated:?}");
+    assert!(migrated.out.contains("has schema version "), "{migrated:?}");
     let mode = |file: &str| std::fs::metadata(folder.path(file)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(".countersign"), mode(".countersign/key")), (0o700, 0o600));
     let key = folder.text(".countersign/key");
@@ -394,4 +394,33 @@ fn rule_p6_a_provider_without_a_zone_counts_as_external_global() {
         (&json!("external_global"), &json!("editor_content"))
     );
     assert_eq!(explained["reason"], "none", "the file tools may be shown to any model");
+}
+
+#[test]
+fn an_answer_of_another_kind_is_refused_and_the_question_stays_open() {
+    let folder = Folder::new();
+    folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    for (verb, more) in [("answer", ["--data", "{}"]), ("settle", ["--outcome", "happened"])] {
+        let refused = folder.decide(verb, &more).expect(5);
+        assert!(refused.one_sentence().starts_with("refused: wrong_kind: "), "{refused:?}");
+        assert_eq!(refused.out, "");
+    }
+    let malformed = folder.decide("answer", &["--data", "{\"a\":1,\"a\":2}"]).expect(2);
+    assert!(malformed.one_sentence().contains("occurs twice"), "{malformed:?}");
+    assert_eq!(folder.open()["status"], "open");
+}
+
+#[test]
+fn several_first_commands_at_once_make_one_key_and_one_database() {
+    let folder = Folder::new();
+    let first: Vec<_> = (0..6).map(|_| folder.command(&["db", "migrate"]).spawn().unwrap()).collect();
+    for child in first {
+        Done::from(child.wait_with_output().unwrap()).expect(0);
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path(".countersign"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".new")), "{left:?}");
+    folder.run(&["run", "--model", "demo", "x"]).expect(3);
 }

@@ -108,7 +108,7 @@ fn rule_u3_an_unattended_run_never_waits() {
 }
 
 #[test]
-fn without_anything_at_hand_the_script_is_chosen_and_says_so() {
+fn the_model_of_the_environment_is_used_and_the_script_says_that_it_is_one() {
     let folder = Folder::new();
     let run = folder.command(&["run", "--json", "x"]).env("COUNTERSIGN_MODEL", "demo").output().unwrap();
     let run = Done::from(run).expect(3);

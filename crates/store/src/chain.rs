@@ -6,6 +6,7 @@
 //! Not promised: noticing that a whole run was removed, or put back to an earlier state with its row.
 
 use countersign::{CallId, RunId, RunRow};
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -50,15 +51,19 @@ impl Chain {
     /// What stands before the first entry.
     pub(crate) const BEGIN: Mac = [0; 32];
 
-    /// The MAC of an entry, given the one before it.
-    pub(crate) fn entry(&self, before: &Mac, seq: u64, at: &str, kind: &str, sealed: &[u8]) -> Mac {
-        let fields: [&[u8]; 5] =
-            [before, &seq.to_be_bytes(), at.as_bytes(), kind.as_bytes(), &Sha256::digest(sealed)];
+    /// The MAC of an entry, given the one before it and the digest of its ciphertext.
+    pub(crate) fn entry(&self, before: &Mac, seq: u64, at: &str, kind: &str, digest: &[u8; 32]) -> Mac {
+        let fields: [&[u8]; 5] = [before, &seq.to_be_bytes(), at.as_bytes(), kind.as_bytes(), digest];
         mac(&self.0, "countersign/entry/v1", &fields)
     }
 
+    /// What the chain covers of a ciphertext. It is kept where the ciphertext is erased (R10).
+    pub(crate) fn digest(sealed: &[u8]) -> [u8; 32] {
+        Sha256::digest(sealed).into()
+    }
+
     /// The MAC of the row.
-    pub(crate) fn row(&self, row: &RunRow, revision: u64, head: &Mac) -> Mac {
+    pub(crate) fn row(&self, row: &RunRow, revision: u64, head: &Mac, erased_at: Option<Timestamp>) -> Mac {
         let RunRow { id, state, agent, owner, unattended, iterations, usage, limit, failure, .. } = row;
         let numbers = [
             revision,
@@ -87,6 +92,9 @@ impl Chain {
         ];
         fields.extend(numbers.iter().map(<[u8; 8]>::as_slice));
         fields.extend(times.iter().chain(&optionals).map(String::as_bytes));
+        // One field more, which no row had before there was erasure.
+        let erased_at = erased_at.map(time::text);
+        fields.extend(erased_at.iter().map(String::as_bytes));
         mac(&self.0, "countersign/row/v1", &fields)
     }
 }

@@ -14,4 +14,7 @@ mod time;
 mod vault;
 
 pub use seal::MasterKey;
-pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
+pub use sqlite::{
+    BackupError, EraseError, Erased, Finding, OpenError, Purged, Report, Restored, Retired, RotateError,
+    Rotated, Rotation, SqliteOptions, SqliteStore,
+};

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as NotAWord;
 
-use crate::chain::Root;
+use crate::chain::{Chain, Root};
 use crate::mac::{Mac, same};
 use crate::time;
 
@@ -107,6 +107,15 @@ impl<'r> Cells<'r> {
         self.bytes(column)?.try_into().map_err(|_| self.bad(column, NotThis::Kind("MAC")))
     }
 
+    pub(crate) fn optional_mac(&self, column: &'static str) -> Result<Option<Mac>, BadRow> {
+        match self.value(column)? {
+            ValueRef::Null => Ok(None),
+            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => {
+                self.mac(column).map(Some)
+            }
+        }
+    }
+
     pub(crate) fn number(&self, column: &'static str) -> Result<i64, BadRow> {
         match self.value(column)? {
             ValueRef::Integer(number) => Ok(number),
@@ -159,8 +168,10 @@ pub(crate) struct RunRecord {
     pub(crate) revision: u64,
     /// The MAC of the last entry.
     pub(crate) head: Mac,
-    /// The sealed data key.
+    /// The sealed data key; of an erased run nothing.
     pub(crate) key: Vec<u8>,
+    /// When its content was destroyed.
+    pub(crate) erased_at: Option<Timestamp>,
     lease: Option<(String, Timestamp)>,
 }
 
@@ -168,7 +179,7 @@ impl RunRecord {
     /// The columns that [`RunRecord::read`] needs.
     pub(crate) const COLUMNS: &'static str = "number, id, state, agent, owner, unattended, iterations, input_tokens, \
         output_tokens, cached_input_tokens, unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, \
-        revision, head, mac, key, lease_token, lease_until";
+        revision, head, mac, key, lease_token, lease_until, erased_at";
 
     /// Reads a row and checks its MAC.
     pub(crate) fn read(row: &Row<'_>, root: &Root) -> Result<Self, BadRow> {
@@ -204,6 +215,7 @@ impl RunRecord {
             revision: cells.count("revision")?,
             head: cells.mac("head")?,
             key: cells.bytes("key")?.to_owned(),
+            erased_at: cells.optional_time("erased_at")?,
             lease: match (cells.optional_text("lease_token")?, cells.optional_time("lease_until")?) {
                 (Some(token), Some(until)) => Some((token.to_owned(), until)),
                 (None, None) => None,
@@ -212,7 +224,7 @@ impl RunRecord {
                 }
             },
         };
-        let expected = root.chain(&record.row.id).row(&record.row, record.revision, &record.head);
+        let expected = record.mac(&root.chain(&record.row.id));
         if same(&expected, cells.bytes("mac")?) {
             Ok(record)
         } else {
@@ -220,9 +232,19 @@ impl RunRecord {
         }
     }
 
+    /// The MAC that belongs to it.
+    pub(crate) fn mac(&self, chain: &Chain) -> Mac {
+        chain.row(&self.row, self.revision, &self.head, self.erased_at)
+    }
+
+    /// When the lease that it carries ends or has ended.
+    pub(crate) fn lease_until(&self) -> Option<Timestamp> {
+        self.lease.as_ref().map(|(_, until)| *until)
+    }
+
     /// When the lease that somebody holds now would end.
     pub(crate) fn leased_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.lease.as_ref().map(|(_, until)| *until).filter(|until| now < *until)
+        self.lease_until().filter(|until| now < *until)
     }
 
     /// Whether it is this lease that is live now.

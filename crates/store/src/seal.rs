@@ -19,7 +19,7 @@ use crate::mac::mac;
 const FORMAT: u8 = 1;
 const KEY_ID_BYTES: usize = 8;
 const NONCE_BYTES: usize = 24;
-const HEADER_BYTES: usize = 1 + KEY_ID_BYTES;
+pub(crate) const HEADER_BYTES: usize = 1 + KEY_ID_BYTES;
 
 /// The key that everything in a database hangs from. It is wiped when dropped, and shows itself to nobody.
 #[derive(Clone)]
@@ -38,6 +38,13 @@ impl MasterKey {
 
     pub(crate) fn key(&self) -> &Key {
         &self.0
+    }
+
+    /// What everything sealed under it begins with.
+    pub(crate) fn header(&self) -> [u8; HEADER_BYTES] {
+        let mut header = [FORMAT; HEADER_BYTES];
+        header[1..].copy_from_slice(&self.0.id);
+        header
     }
 }
 

@@ -4,12 +4,20 @@
 //! readers never wait for it. Whatever promises something to the world is on the disk before the call
 //! returns (R3). Not here: making the folder, backups, a second machine.
 
+mod backup;
 mod connections;
+mod doctor;
 mod entries;
+mod erase;
+mod finding;
+mod keys;
 mod leases;
 mod lists;
 mod log;
 mod policy;
+mod purge;
+mod restored;
+mod rotate;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -28,7 +36,13 @@ use jiff::Timestamp;
 
 use crate::seal::MasterKey;
 use crate::vault::Vault;
+pub use backup::BackupError;
 use connections::Connections;
+pub use erase::{EraseError, Erased};
+pub use finding::{Finding, Report};
+pub use purge::Purged;
+pub use restored::Restored;
+pub use rotate::{Retired, RotateError, Rotated, Rotation};
 
 /// Which file, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,9 +244,11 @@ impl Store for SqliteStore {
     }
 
     async fn heartbeat(&self, lease: &Lease, now: Timestamp, length: Duration) -> Result<bool, StoreFault> {
-        let lease = lease.clone();
+        let (vault, lease) = (self.vault(), lease.clone());
         self.connections
-            .write(Durability::Process, move |tx| leases::heartbeat(tx, &lease, leases::Term { now, length }))
+            .write(Durability::Process, move |tx| {
+                leases::heartbeat(tx, &vault, &lease, leases::Term { now, length })
+            })
             .await
     }
 

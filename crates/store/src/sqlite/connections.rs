@@ -116,6 +116,33 @@ impl Connections {
         aside(move || readers.run(work)).await
     }
 
+    /// Work on a reader outside of any transaction.
+    pub(super) async fn use_reader<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreFault> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
+    {
+        let readers = Arc::clone(&self.readers);
+        aside(move || work(&readers.connect().map_err(fault)?)).await
+    }
+
+    /// Takes what was overwritten out of the log beside the file, and empties that. `false`: somebody was
+    /// reading and did not end in time.
+    pub(super) async fn scrub(&self) -> Result<bool, StoreFault> {
+        let writer = Arc::clone(&self.writer);
+        aside(move || {
+            let writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.connection.busy_timeout(BUSY_TIMEOUT).map_err(fault)?;
+            writer
+                .connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+                .map(|busy| busy == 0)
+                .map_err(fault)
+        })
+        .await
+    }
+
     #[cfg(test)]
     pub(super) fn with_writer<T>(&self, work: impl FnOnce(&Connection) -> T) -> T {
         work(&self.writer.lock().unwrap_or_else(PoisonError::into_inner).connection)

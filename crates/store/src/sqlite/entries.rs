@@ -1,14 +1,16 @@
 //! The entries of a log: sealed and chained when they are written, checked and opened when they are read.
 //!
 //! Invariant: a log is given out whole, in order and as it was stored, or not at all; what is wrong with it is
-//! said without repeating a payload (S4, S5). Nothing here changes or removes a stored entry (R2).
+//! said without repeating a payload (S4, S5). Nothing here changes or removes a stored entry (R2). Where the
+//! content was erased, its digest stands in its place and the chain goes over that (R10).
 
 use std::cmp::Ordering;
 
 use countersign::{Changes, Entry, Event, RunId, StoreFault, UnreadableEvent};
+use jiff::Timestamp;
 use rusqlite::{Connection, Row, Transaction};
 
-use super::fault;
+use super::{fault, keys};
 use crate::chain::Chain;
 use crate::mac::{Mac, same};
 use crate::row::{BadRow, Cells, RunRecord};
@@ -21,6 +23,12 @@ use crate::vault::{RunKey, Vault};
 pub(super) enum Broken {
     #[error("its key does not open: {0}")]
     Key(Unopened),
+    #[error(
+        "its key does not open: the master key was changed, and this process has the old one; start it again with the new one"
+    )]
+    KeyReplaced,
+    #[error("its content was erased at {at}")]
+    Erased { at: Timestamp },
     #[error(transparent)]
     Row(#[from] BadRow),
     #[error("entry {seq} is missing")]
@@ -45,7 +53,22 @@ pub(super) struct Stored {
     at: String,
     kind: String,
     sealed: Vec<u8>,
+    /// In the place of what was sealed, where that was erased.
+    digest: Option<[u8; 32]>,
     pub(super) mac: Mac,
+}
+
+/// The columns that [`Stored::read`] needs.
+const COLUMNS: &str = "seq, at, kind, sealed, digest, mac";
+
+/// The statement of a whole log.
+pub(super) fn log_statement() -> String {
+    format!("SELECT {COLUMNS} FROM events WHERE run = ?1 ORDER BY seq")
+}
+
+/// The statement of the end of a log.
+pub(super) fn end_statement() -> String {
+    format!("SELECT {COLUMNS} FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 2")
 }
 
 impl Stored {
@@ -56,13 +79,15 @@ impl Stored {
             at: cells.text("at")?.to_owned(),
             kind: cells.text("kind")?.to_owned(),
             sealed: cells.bytes("sealed")?.to_owned(),
+            digest: cells.optional_mac("digest")?,
             mac: cells.mac("mac")?,
         })
     }
 
     /// Whether it follows the entry of this MAC.
     fn follows(&self, before: &Mac, chain: &Chain) -> bool {
-        same(&chain.entry(before, self.seq, &self.at, &self.kind, &self.sealed), &self.mac)
+        let digest = self.digest.unwrap_or_else(|| Chain::digest(&self.sealed));
+        same(&chain.entry(before, self.seq, &self.at, &self.kind, &digest), &self.mac)
     }
 }
 
@@ -82,9 +107,9 @@ pub(super) fn sealed(
             let text = event.encode().map_err(|error| StoreFault::Failed(Box::new(error)))?;
             let sealed = key.seal(seq, &text)?;
             let kind = event.kind().to_owned();
-            let mac = chain.entry(&before, seq, &at, &kind, &sealed);
+            let mac = chain.entry(&before, seq, &at, &kind, &Chain::digest(&sealed));
             before = mac;
-            Ok(Stored { seq, at: at.clone(), kind, sealed, mac })
+            Ok(Stored { seq, at: at.clone(), kind, sealed, digest: None, mac })
         })
         .collect()
 }
@@ -95,7 +120,7 @@ pub(super) fn insert(tx: &Transaction<'_>, run: &RunId, entries: &[Stored]) -> R
             "INSERT INTO events (run, seq, at, kind, sealed, mac) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )
         .map_err(fault)?;
-    entries.iter().try_for_each(|Stored { seq, at, kind, sealed, mac }| {
+    entries.iter().try_for_each(|Stored { seq, at, kind, sealed, digest: _, mac }| {
         insert.execute((run.as_str(), seq.cast_signed(), at, kind, sealed, mac)).map(drop).map_err(fault)
     })
 }
@@ -108,9 +133,7 @@ pub(super) fn end_is_sound(
     record: &RunRecord,
 ) -> Result<Result<(), Broken>, StoreFault> {
     let last_two: Vec<_> = tx
-        .prepare_cached(
-            "SELECT seq, at, kind, sealed, mac FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 2",
-        )
+        .prepare_cached(&end_statement())
         .and_then(|mut select| {
             select.query_map([record.row.id.as_str()], |row| Ok(Stored::read(row)))?.collect()
         })
@@ -127,7 +150,8 @@ fn ends_soundly(
     let Some(last) = last_two.next().transpose()? else { return ends(record, 0, &Chain::BEGIN) };
     let before = last_two.next().transpose()?.map_or(Chain::BEGIN, |entry| entry.mac);
     ends(record, last.seq.saturating_add(1), &last.mac)?;
-    if last.follows(&before, chain) { Ok(()) } else { Err(Broken::Changed { seq: last.seq }) }
+    let is_kept = last.digest.is_none() || record.erased_at.is_some();
+    if is_kept && last.follows(&before, chain) { Ok(()) } else { Err(Broken::Changed { seq: last.seq }) }
 }
 
 /// Whether a log of this length with this last MAC is the one that the row knows.
@@ -147,33 +171,60 @@ pub(super) fn all(
     vault: &Vault,
     record: &RunRecord,
 ) -> Result<Result<Vec<Entry>, Broken>, StoreFault> {
-    let run = &record.row.id;
-    let key = match vault.run(run, &record.key) {
+    let key = match keys::of_run(tx, vault, record)? {
         Ok(key) => key,
-        Err(why) => return Ok(Err(Broken::Key(why))),
+        Err(broken) => return Ok(Err(broken)),
     };
-    let chain = vault.root.chain(run);
-    let mut select = tx
-        .prepare_cached("SELECT seq, at, kind, sealed, mac FROM events WHERE run = ?1 ORDER BY seq")
-        .map_err(fault)?;
-    let mut rows = select.query([run.as_str()]).map_err(fault)?;
+    let chain = vault.root.chain(&record.row.id);
     let mut entries = Vec::new();
-    let mut head = Chain::BEGIN;
+    let walked = walk(tx, record, |stored, expected| {
+        entries.push(open(stored, &key, &chain, expected)?);
+        Ok(())
+    })?;
+    Ok(walked.map(|_| entries))
+}
+
+/// The length of a log whose content was erased, checked.
+pub(super) fn erased(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    record: &RunRecord,
+) -> Result<Result<u64, Broken>, StoreFault> {
+    let chain = vault.root.chain(&record.row.id);
+    walk(tx, record, |stored, expected| {
+        expected.holds(stored)?;
+        let is_erased = stored.sealed.is_empty() && stored.digest.is_some();
+        if is_erased && stored.follows(expected.before, &chain) {
+            Ok(())
+        } else {
+            Err(Broken::Changed { seq: expected.seq })
+        }
+    })
+}
+
+/// Shows every stored entry to `check`, and says how many there are.
+fn walk(
+    tx: &Transaction<'_>,
+    record: &RunRecord,
+    mut check: impl FnMut(&Stored, Expected<'_>) -> Result<(), Broken>,
+) -> Result<Result<u64, Broken>, StoreFault> {
+    let mut select = tx.prepare_cached(&log_statement()).map_err(fault)?;
+    let mut rows = select.query([record.row.id.as_str()]).map_err(fault)?;
+    let (mut seq, mut head) = (0, Chain::BEGIN);
     while let Some(row) = rows.next().map_err(fault)? {
-        let expected = entries.len() as u64;
-        let opened = Stored::read(row).map_err(Broken::from).and_then(|stored| {
-            open(&stored, &key, &chain, Expected { seq: expected, length: record.revision, before: &head })
-                .map(|entry| (entry, stored.mac))
-        });
-        match opened {
-            Ok((entry, mac)) => {
-                entries.push(entry);
+        let expected = Expected { seq, length: record.revision, before: &head };
+        let checked = Stored::read(row)
+            .map_err(Broken::from)
+            .and_then(|stored| check(&stored, expected).map(|()| stored.mac));
+        match checked {
+            Ok(mac) => {
                 head = mac;
+                seq += 1;
             }
             Err(broken) => return Ok(Err(broken)),
         }
     }
-    Ok(ends(record, entries.len() as u64, &head).map(|()| entries))
+    Ok(ends(record, seq, &head).map(|()| seq))
 }
 
 /// What must stand at a place of the log.
@@ -184,15 +235,24 @@ struct Expected<'a> {
     before: &'a Mac,
 }
 
+impl Expected<'_> {
+    /// Whether it is the entry that belongs here, by its own word.
+    fn holds(self, stored: &Stored) -> Result<(), Broken> {
+        if stored.seq >= self.length {
+            Err(Broken::Added { length: self.length })
+        } else if stored.seq != self.seq {
+            Err(Broken::Missing { seq: self.seq })
+        } else {
+            Ok(())
+        }
+    }
+}
+
 fn open(stored: &Stored, key: &RunKey, chain: &Chain, expected: Expected<'_>) -> Result<Entry, Broken> {
+    expected.holds(stored)?;
     let Expected { seq, length, before } = expected;
-    if stored.seq >= length {
-        return Err(Broken::Added { length });
-    }
-    if stored.seq != seq {
-        return Err(Broken::Missing { seq });
-    }
-    if !stored.follows(before, chain) {
+    // Only an erased run has digests, and its row says so.
+    if stored.digest.is_some() || !stored.follows(before, chain) {
         // What was sealed for another place of this log opens there.
         let other = (0..length).find(|other| *other != seq && key.open(*other, &stored.sealed).is_ok());
         return Err(other.map_or(Broken::Changed { seq }, |other| Broken::Reordered { seq, other }));

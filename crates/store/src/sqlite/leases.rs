@@ -10,8 +10,8 @@ use countersign::{AgentName, ClaimError, Lease, Revision, RunId, RunState, Store
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
-use super::fault;
 use super::log::{record, take_ticket};
+use super::{fault, keys};
 use crate::row::RunRecord;
 use crate::time;
 use crate::vault::Vault;
@@ -37,8 +37,11 @@ pub(super) fn claim(
     token: String,
     term: Term,
 ) -> Result<Lease, ClaimError> {
+    keys::current(tx, vault)?;
     let record = match record(tx, vault, run)? {
-        Some(record) => record.map_err(|bad| ClaimError::Unreadable { run: run.clone(), reason: bad.to_string() })?,
+        Some(record) => {
+            record.map_err(|bad| ClaimError::Unreadable { run: run.clone(), reason: bad.to_string() })?
+        }
         None => return Err(ClaimError::NotFound(run.clone())),
     };
     if record.row.state != RunState::Active {
@@ -60,13 +63,15 @@ pub(super) fn claim_any(
     next(tx, vault, agents, term.now)?.map(|record| grant(tx, record, token, term)).transpose()
 }
 
-/// The free run of these agents that has waited longest. Rows that cannot be read are passed over.
+/// The free run of these agents that has waited longest. Rows that cannot be read are passed over. Whoever
+/// could open none of them, because its master key was retired, finds none.
 pub(super) fn next(
     tx: &Connection,
     vault: &Vault,
     agents: &[AgentName],
     now: Timestamp,
 ) -> Result<Option<RunRecord>, StoreFault> {
+    keys::current(tx, vault)?;
     let mut select = tx.prepare_cached(&queue()).map_err(fault)?;
     let now_text = time::text(now);
     let mut first: Option<(i64, RunRecord)> = None;
@@ -105,7 +110,14 @@ fn grant(tx: &Transaction<'_>, record: RunRecord, token: String, term: Term) -> 
     Ok(Lease { run: record.row.id, token })
 }
 
-pub(super) fn heartbeat(tx: &Transaction<'_>, lease: &Lease, term: Term) -> Result<bool, StoreFault> {
+pub(super) fn heartbeat(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    lease: &Lease,
+    term: Term,
+) -> Result<bool, StoreFault> {
+    // A long call must not come back to a key that nobody knows any more.
+    keys::follow(tx, vault)?;
     tx.prepare_cached(
         "UPDATE runs SET lease_until = ?1 WHERE id = ?2 AND lease_token = ?3 AND lease_until > ?4",
     )

@@ -11,9 +11,8 @@ use countersign::{
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, named_params};
 
-use super::entries::{self, Broken};
-use super::fault;
 use super::policy::look;
+use super::{entries, fault, keys};
 use crate::chain::Chain;
 use crate::row::{self, BadRow, RunRecord};
 use crate::time;
@@ -59,7 +58,7 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
     if exists {
         return Err(CreateError::Exists);
     }
-    let (key, sealed_key) = vault.new_run(run)?;
+    let (key, sealed_key) = vault.new_run(&keys::current(tx, vault)?, run)?;
     let chain = vault.root.chain(run);
     let row = changes.row();
     let ticket = next_ticket(tx)?;
@@ -91,7 +90,7 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
             ":finished": row.finished_at.map(time::text),
             ":revision": revision.cast_signed(),
             ":head": head,
-            ":mac": chain.row(row, revision, &head),
+            ":mac": chain.row(row, revision, &head, None),
             ":key": sealed_key,
             ":ticket": ticket,
         })
@@ -202,8 +201,7 @@ impl Target {
         }
         entries::end_is_sound(tx, &vault.root.chain(&aim.run), &record)?
             .map_err(|broken| unreadable(broken.to_string()))?;
-        let key =
-            vault.run(&aim.run, &record.key).map_err(|error| unreadable(Broken::Key(error).to_string()))?;
+        let key = keys::of_run(tx, vault, &record)?.map_err(|broken| unreadable(broken.to_string()))?;
         Ok(Self { record, key })
     }
 
@@ -249,7 +247,7 @@ fn store(
             ":finished": row.finished_at.map(time::text),
             ":revision": revision.cast_signed(),
             ":head": head,
-            ":mac": chain.row(row, revision, &head),
+            ":mac": chain.row(row, revision, &head, before.erased_at),
             ":number": before.number,
         })
     })

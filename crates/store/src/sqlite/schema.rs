@@ -7,17 +7,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use countersign::{Clock, StoreFault};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::connections::{BUSY_TIMEOUT, careful};
+use super::keys::Installation;
 use super::{OpenError, SqliteOptions, fault};
-use crate::seal::MasterKey;
+use crate::seal::{MasterKey, Unopened};
 use crate::vault::Vault;
 
 /// "CSGN": what SQLite keeps in the header of the file, for others to tell whose it is.
 pub(super) const APPLICATION_ID: i32 = 0x4353_474e;
 /// In order, each once, each in a transaction of its own.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_runs.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_runs.sql"),
+    include_str!("../../migrations/sqlite/0002_keeping.sql"),
+];
+/// The schema from which on there can be a change of master keys.
+const ROTATION_SINCE: u32 = 2;
 /// The schema after all of them.
 #[expect(clippy::cast_possible_truncation, reason = "there are few migrations")]
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -69,7 +75,7 @@ fn look(connection: &mut Connection, path: &Path, master: &MasterKey) -> Result<
         Age::Foreign => Err(OpenError::Foreign(path.to_owned())),
         Age::Schema(found) if found > VERSION => Err(OpenError::Newer { found, known: VERSION }),
         Age::Schema(0) => Ok(()),
-        Age::Schema(_) => check_key(&tx, path, master),
+        Age::Schema(found) => check_key(&tx, path, found, master),
     }
 }
 
@@ -80,6 +86,8 @@ fn connect(options: &SqliteOptions) -> Result<Connection, rusqlite::Error> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     careful(&connection)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // What is deleted is overwritten: a destroyed key or text must not stay behind in a free page (R10).
+    connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     if let Some(pages_max) = options.pages_max {
         connection.pragma_update_and_check(None, "max_page_count", pages_max, |_| Ok(()))?;
     }
@@ -124,20 +132,22 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The stored fingerprint and the sealed root, if an installation was made.
-fn installation(connection: &Connection) -> Result<Option<(String, Vec<u8>)>, rusqlite::Error> {
-    connection
-        .query_row("SELECT key_fingerprint, root FROM installation", [], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()
-}
-
-fn check_key(connection: &Connection, path: &Path, master: &MasterKey) -> Result<(), OpenError> {
-    match installation(connection).map_err(|error| refused(path, error))? {
-        Some((expected, _)) if expected != master.fingerprint() => {
-            Err(OpenError::WrongKey { expected, given: master.fingerprint() })
+fn check_key(connection: &Connection, path: &Path, schema: u32, master: &MasterKey) -> Result<(), OpenError> {
+    let found = if schema < ROTATION_SINCE {
+        Installation::before_rotations(connection)
+    } else {
+        Installation::read(connection)
+    };
+    match found.map_err(|error| refused(path, error))? {
+        Some(installation) if !installation.is_opened_by(&master.fingerprint()) => {
+            Err(wrong_key(installation, master))
         }
         Some(_) | None => Ok(()),
     }
+}
+
+fn wrong_key(installation: Installation, master: &MasterKey) -> OpenError {
+    OpenError::WrongKey { expected: installation.fingerprint, given: master.fingerprint() }
 }
 
 fn keys(
@@ -148,13 +158,16 @@ fn keys(
 ) -> Result<Vault, OpenError> {
     let failed = |error| refused(path, error);
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    if let Some((expected, root)) = installation(&tx).map_err(failed)? {
-        let given = master.fingerprint();
-        if expected != given {
-            return Err(OpenError::WrongKey { expected, given });
+    if let Some(installation) = Installation::read(&tx).map_err(failed)? {
+        if !installation.is_opened_by(&master.fingerprint()) {
+            return Err(wrong_key(installation, &master));
         }
-        return Vault::of_installation(master, clock, &root)
-            .map_err(|error| OpenError::Damaged(error.to_string()));
+        let damaged = |why: Unopened| OpenError::Damaged(why.to_string());
+        let mut masters = vec![master];
+        if let Some(handover) = &installation.handover {
+            masters.extend(handover.opened(&masters).map_err(damaged)?);
+        }
+        return Vault::of_installation(masters, clock, &installation.root).map_err(damaged);
     }
     let runs: bool =
         tx.query_row("SELECT EXISTS (SELECT 1 FROM runs)", [], |row| row.get(0)).map_err(failed)?;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use countersign::contract::sample::{at, go_on, run_id, start, subject, words};
 use countersign::{
     AgentName, Append, AppendError, CancelRequested, Changes, Clock, Durability, Event, Gate, GateDenied,
-    LoadError, PendingFilter, PendingStatus, Principal, Revision, Run, RunFilter, RunState, Store,
+    LoadError, PendingFilter, PendingStatus, Principal, Revision, Run, RunFilter, RunRow, RunState, Store,
     StoreFault, SystemClock, ToolName, Writer,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{SqliteOptions, SqliteStore, SwitchName, leases, lists, log};
+use super::{Finding, SqliteOptions, SqliteStore, SwitchName, entries, leases, lists, log, purge};
+use crate::chain::Chain;
 use crate::row::RunRecord;
 use crate::seal::MasterKey;
 use crate::time;
@@ -40,8 +41,9 @@ fn lists_page_by_key_and_nothing_is_scanned_or_sorted() {
         leases::queue(),
         format!("SELECT {} FROM runs WHERE id = ?1", RunRecord::COLUMNS),
         "SELECT coalesce(max(ticket), 0) + 1 FROM runs".to_owned(),
-        "SELECT seq, at, kind, sealed, mac FROM events WHERE run = ?1 ORDER BY seq".to_owned(),
-        "SELECT seq, at, kind, sealed, mac FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 2".to_owned(),
+        purge::ended_statement(),
+        entries::log_statement(),
+        entries::end_statement(),
         "UPDATE pendings SET refusals = refusals + 1 WHERE id = ?1 RETURNING refusals - 1".to_owned(),
         "UPDATE runs SET lease_until = ?1 WHERE id = ?2 AND lease_token = ?3 AND lease_until > ?4".to_owned(),
     ];
@@ -171,14 +173,20 @@ async fn rule_r2_an_entry_of_a_newer_version_is_refused_and_left_untouched() {
                 row.get(0)
             })
             .unwrap();
-        let mac = chain.entry(first.as_slice().try_into().unwrap(), 1, &at, "run.rebooted", &sealed);
+        let mac = chain.entry(
+            first.as_slice().try_into().unwrap(),
+            1,
+            &at,
+            "run.rebooted",
+            &Chain::digest(&sealed),
+        );
         connection
             .execute(
                 "UPDATE events SET kind = 'run.rebooted', sealed = ?1, mac = ?2 WHERE run = ?3 AND seq = 1",
                 (&sealed, mac, run.id().as_str()),
             )
             .unwrap();
-        let row_mac = chain.row(&record.row, 2, &mac);
+        let row_mac = chain.row(&record.row, 2, &mac, None);
         connection
             .execute("UPDATE runs SET head = ?1, mac = ?2 WHERE id = ?3", (mac, row_mac, run.id().as_str()))
             .unwrap();
@@ -229,4 +237,117 @@ async fn readers_do_not_wait_for_a_writer_and_a_judge_that_panics_stores_nothing
         assert!(lost.await.is_err(), "{number}");
     }
     go_on(&*store, &run, vec![words("x")], at(2)).await;
+}
+
+/// What only a fault of ours can bring about: rows with a good MAC that do not follow from the log, and a log
+/// with a good chain that no run can have.
+#[tokio::test]
+async fn rule_r1_doctor_finds_rows_that_do_not_follow_from_their_log() {
+    let (_folder, store) = store();
+    let run = start(&store, 1).await;
+    let run = go_on(&store, &run, vec![words("x")], at(2)).await;
+    let examine = async || {
+        let report = store.examine(None, at(9), &mut |_| {}).await.unwrap();
+        report.findings.iter().map(Finding::sentence).collect::<Vec<_>>()
+    };
+    assert!(examine().await.is_empty());
+    let id = run.id();
+    type Change = fn(&mut RunRow);
+    let changes: [(&str, Change); 11] = [
+        ("state", |row| row.state = RunState::NeedsResolution),
+        ("agent", |row| row.agent = AgentName::parse("other").unwrap()),
+        ("owner", |row| row.owner = subject("mallory")),
+        ("unattended", |row| row.unattended = true),
+        ("iterations", |row| row.iterations += 1),
+        ("usage", |row| row.usage.unknown_calls += 1),
+        ("limit_reached", |row| row.limit = Some(countersign::Limit::CutOff)),
+        ("failure", |row| row.failure = Some("poisoned".to_owned())),
+        ("created_at", |row| row.created_at = at(-5)),
+        ("updated_at", |row| row.updated_at = at(77)),
+        ("finished_at", |row| row.finished_at = Some(at(77))),
+    ];
+    for (column, change) in changes {
+        forge(&store, &run, change);
+        let expected = format!("the row of run {id} does not say what its log says: {column}");
+        assert_eq!(examine().await, [expected], "{column}");
+    }
+    forge(&store, &run, |_| {});
+    assert!(examine().await.is_empty());
+
+    for (kind, text, sentence) in [
+        (
+            "run.rebooted",
+            r#"{"v":2,"e":{"run.rebooted":{"why":"secret"}}}"#,
+            format!("the log of run {id} cannot be read here: entry 1: written in version 2 of the format"),
+        ),
+        (
+            "call.unknown",
+            r#"{"v":1,"e":{"call.unknown":{"call":"call_00000000000000000000","tool":"secret"}}}"#,
+            format!("the log of run {id} makes no sense: call.unknown does not fit"),
+        ),
+        (
+            "run.completed",
+            r#"{"v":1,"e":{"run.completed":{"secret":1}}}"#,
+            format!("the log of run {id} cannot be read: entry 1: not an event"),
+        ),
+    ] {
+        replace_last(&store, &run, kind, text.as_bytes());
+        let found = examine().await;
+        assert!(found.len() == 1 && found[0].starts_with(&sentence), "{found:?}");
+        assert!(!found[0].contains("secret"), "{found:?}");
+    }
+}
+
+/// Stores a row as if it followed from the log.
+fn forge(store: &SqliteStore, run: &Run, change: fn(&mut RunRow)) {
+    let mut row = run.row();
+    change(&mut row);
+    store.connections.with_writer(|connection| {
+        let head: Vec<u8> =
+            connection.query_row("SELECT head FROM runs", [], |found| found.get(0)).unwrap();
+        let mac = store.vault.root.chain(run.id()).row(
+            &row,
+            run.revision(),
+            head.as_slice().try_into().unwrap(),
+            None,
+        );
+        connection
+            .execute(
+                "UPDATE runs SET state = ?1, agent = ?2, owner = ?3, unattended = ?4, iterations = ?5, unknown_calls = ?6, \
+                 limit_reached = ?7, failure = ?8, created_at = ?9, updated_at = ?10, finished_at = ?11, mac = ?12",
+                (
+                    row.state.as_str(),
+                    row.agent.as_str(),
+                    row.owner.as_str(),
+                    row.unattended,
+                    row.iterations,
+                    row.usage.unknown_calls.cast_signed(),
+                    row.limit.map(|limit| limit.as_str()),
+                    &row.failure,
+                    time::text(row.created_at),
+                    time::text(row.updated_at),
+                    row.finished_at.map(time::text),
+                    mac,
+                ),
+            )
+            .unwrap();
+    });
+}
+
+/// Puts another text in the place of the second and last entry of the only run, with a good chain.
+fn replace_last(store: &SqliteStore, run: &Run, kind: &str, text: &[u8]) {
+    store.connections.with_writer(|connection| {
+        let record = log::record(connection, &store.vault, run.id()).unwrap().unwrap().unwrap();
+        let chain = store.vault.root.chain(run.id());
+        let sealed = store.vault.run(run.id(), &record.key).unwrap().seal(1, text).unwrap();
+        let first: Vec<u8> =
+            connection.query_row("SELECT mac FROM events WHERE seq = 0", [], |row| row.get(0)).unwrap();
+        let before = first.as_slice().try_into().unwrap();
+        let mac = chain.entry(before, 1, &time::text(at(2)), kind, &Chain::digest(&sealed));
+        connection
+            .execute("UPDATE events SET kind = ?1, sealed = ?2, mac = ?3 WHERE seq = 1", (kind, &sealed, mac))
+            .unwrap();
+        let row_mac = chain.row(&record.row, 2, &mac, None);
+        connection.execute("UPDATE runs SET head = ?1, mac = ?2", (mac, row_mac)).unwrap();
+    });
 }

@@ -2,6 +2,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod contract;
+mod doctor;
 mod file;
+mod keeping;
+mod restored;
+mod rotate;
 mod support;
 mod tamper;

@@ -60,7 +60,8 @@ async fn rule_s4_every_change_of_a_log_is_noticed_and_hides_no_other_run() {
     );
     let inserted = |seq: i64| {
         format!(
-            "INSERT INTO events SELECT run, {seq}, at, kind, sealed, mac FROM events WHERE {one} AND seq = 3"
+            "INSERT INTO events (run, seq, at, kind, sealed, mac) \
+             SELECT run, {seq}, at, kind, sealed, mac FROM events WHERE {one} AND seq = 3"
         )
     };
     let moved = format!(
@@ -77,6 +78,8 @@ async fn rule_s4_every_change_of_a_log_is_noticed_and_hides_no_other_run() {
         (update(&format!("at = '{other_time}'"), 3), "entry 3 was changed", true),
         (update("sealed = zeroblob(80)", 3), "entry 3 was changed", true),
         (update("sealed = x''", 0), "entry 0 was changed", false),
+        (update("digest = zeroblob(32)", 3), "entry 3 was changed", true),
+        (update("digest = x''", 1), "events.digest of row 1 cannot be read", false),
         (update("mac = zeroblob(32)", 3), "entry 3 was changed", true),
         (update("mac = zeroblob(32)", 2), "entry 2 was changed", true),
         (update("mac = x''", 3), "events.mac of row 3 cannot be read", true),
@@ -168,6 +171,8 @@ async fn rule_s4_every_derived_column_of_a_run_is_covered() {
         "mac = zeroblob(32)",
         "mac = (SELECT mac FROM runs AS other WHERE other.number = 2)",
         "lease_until = 'soon'",
+        "erased_at = updated_at",
+        "erased_at = 'soon'",
     ] {
         meddler.execute(&format!("UPDATE runs SET {change} WHERE number = 1"), []).unwrap();
         refusal(&store, run.id()).await;
@@ -177,7 +182,7 @@ async fn rule_s4_every_derived_column_of_a_run_is_covered() {
         let refused = store.append(run.id(), Revision(4), &Writer::Anyone, at(9), judged).await;
         assert!(matches!(refused, Err(AppendError::Unreadable { .. })), "{change}: {refused:?}");
         let claim = store.claim(run.id(), "t".to_owned(), at(9), LEASE).await;
-        assert!(matches!(claim, Err(ClaimError::Fault(_))), "{change}: {claim:?}");
+        assert!(matches!(claim, Err(ClaimError::Unreadable { .. })), "{change}: {claim:?}");
         let listed = store.runs(&RunFilter::default(), at(9), 10, None).await.unwrap();
         assert_eq!(listed.items.len(), 1, "{change}");
         assert_eq!(store.load(&run_id(2)).await.unwrap().revision(), Revision(4), "{change}");

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::Folder;
 use crate::support::model::{Play, Server, calls, says};
 use crate::support::pty::Terminal;
+use crate::support::{Folder, until};
 
 const NOTICE: &str = ".countersign/tour/opening-hours.md";
 const PROMPT: &str = "approve, deny or wait? ";
@@ -94,7 +94,6 @@ fn ctrl_c_at_a_question_leaves_it_open() {
 #[test]
 fn what_was_typed_ahead_approves_nothing() {
     let server = Server::start(vec![
-        calls(&[("list_files", json!({}))]),
         Play::Answer(429, "Retry-After: 1\r\n", "{}".into()),
         calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]),
         calls(&[("write_file", json!({ "path": "b.txt", "content": "b" }))]),
@@ -103,18 +102,19 @@ fn what_was_typed_ahead_approves_nothing() {
     let folder = Folder::new();
     folder.configure(server.url(), "");
     let mut terminal = Terminal::start(&folder, &["run", "x"]);
+    // While the model is still asked, nobody can know what the question will be.
+    server.wait_for(1);
+    terminal.types("approve");
     terminal.wait_for(PROMPT);
     // Two words at once: the second was typed before its question was shown.
-    terminal.types("approve\napprove");
+    terminal.types("deny\n\napprove");
     terminal.wait_for("b.txt");
-    crate::support::until("the second question", || {
-        (terminal.screen().matches(PROMPT).count() == 2).then_some(())
-    });
-    assert!(folder.path("a.txt").exists());
-    assert!(!folder.path("b.txt").exists());
-    assert_eq!(folder.open()["status"], "open");
+    until("the second question", || (terminal.screen().matches(PROMPT).count() == 2).then_some(()));
     terminal.types("w");
     assert_eq!(terminal.exit(), 3);
+    assert_eq!(folder.open()["status"], "open");
+    assert!(!folder.path("a.txt").exists(), "the first word of all released nothing");
+    assert!(!folder.path("b.txt").exists());
 }
 
 #[test]

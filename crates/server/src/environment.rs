@@ -38,7 +38,7 @@ impl Environment {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        let called = std::env::args().next().unwrap_or_default();
+        let called = std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned();
         let program = if called.contains('/') { called } else { "countersign".to_owned() };
         Ok(Self { variables, folder: std::env::current_dir()?, program })
     }

@@ -7,8 +7,8 @@ use std::io::BufRead as _;
 use std::time::Duration;
 
 use countersign::{
-    Arguments, DecideError, Decision, DecisionRefused, PendingStatus, Question, Runtime, SettledOutcome,
-    Waiting,
+    Arguments, Clock, DecideError, Decision, DecisionRefused, PendingStatus, Question, Runtime,
+    SettledOutcome, Waiting,
 };
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -22,6 +22,9 @@ use super::session::Session;
 
 /// How often it is looked whether somebody else has decided.
 const LOOK: Duration = Duration::from_millis(300);
+
+/// Nobody reads and answers a question within this time; what arrives by then was typed before.
+const SETTLING: Duration = Duration::from_millis(50);
 
 /// What came of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Reads stdin from now on, for the rest of the process.
-    pub(crate) fn of_stdin() -> Self {
+    fn of_stdin() -> Self {
         let (sender, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines() {
@@ -53,8 +56,14 @@ impl Lines {
         Self { typed }
     }
 
-    fn forget_what_was_typed_ahead(&mut self) {
-        while self.typed.try_recv().is_ok() {}
+    /// Everything typed so far, wherever it is on its way, is gone after this.
+    async fn after_what_was_typed_ahead<'a>(lines: &'a mut Option<Self>, clock: &dyn Clock) -> &'a mut Self {
+        // What the terminal still holds. On anything else there is nothing to throw away.
+        _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+        let lines = lines.get_or_insert_with(Self::of_stdin);
+        clock.sleep(SETTLING).await;
+        while lines.typed.try_recv().is_ok() {}
+        lines
     }
 }
 
@@ -74,13 +83,13 @@ pub(crate) async fn in_place(
     session: &Session,
     runtime: &Runtime,
     waiting: &Waiting,
-    lines: &mut Lines,
+    lines: &mut Option<Lines>,
     stop: &CancellationToken,
     style: Style,
 ) -> Result<Asked, Failure> {
     show::err("");
     show::err(&show::pending::question(&waiting.record, &waiting.run, session.view(), style));
-    lines.forget_what_was_typed_ahead();
+    let lines = Lines::after_what_was_typed_ahead(lines, &*session.clock()).await;
     let mut asking = Asking { session, runtime, waiting, lines, stop };
     loop {
         let decision = match &waiting.record.pending.question {

@@ -115,7 +115,7 @@ impl<'a> Follow<'a> {
         let style = Style::for_stderr(&self.session.setup.environment);
         let live = !self.manner.json && show::is_interactive();
         let progress: Arc<dyn Progress> = if live { Arc::new(Live::new(style)) } else { Arc::new(Unwatched) };
-        let mut lines = None;
+        let mut lines: Option<Lines> = None;
         loop {
             let driven =
                 self.runtime.drive_watched(&self.run, Arc::clone(&progress), self.stop.clone()).await;
@@ -137,8 +137,7 @@ impl<'a> Follow<'a> {
             if !asks {
                 return Ok(Stop::Waiting(waiting));
             }
-            let lines = lines.get_or_insert_with(Lines::of_stdin);
-            match ask::in_place(self.session, self.runtime, &waiting, lines, &self.stop, style).await? {
+            match ask::in_place(self.session, self.runtime, &waiting, &mut lines, &self.stop, style).await? {
                 Asked::Settled => {}
                 Asked::Waits => return Ok(Stop::Waiting(waiting)),
             }

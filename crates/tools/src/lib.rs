@@ -1,6 +1,6 @@
-//! # The built-in file tools
+//! # The built-in tools
 //!
-//! Seven tools over one folder: list, read, search (group `files`) and write, edit, move, delete (group `editing`).
+//! Seven file tools over one folder: list, read, search (group `files`) and write, edit, move, delete (group `editing`).
 //! The folder is opened once; nothing outside it can be named, the state of countersign inside it does not exist for
 //! them, and configuration and skills are read-only (S2). Writes show a diff before they happen, are atomic, and may
 //! be repeated (A7, R3).
@@ -20,6 +20,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Two more tell of the installation itself: `list_runs` (group `runs`), the runs of whom a run belongs to, and
+//! `system_status` (group `system`), how many of what there are. They read the rows of the store and no log.
 //!
 //! Not here: whether a call may run and who must be asked (the core), bounds on what comes back (the runtime).
 
@@ -49,13 +52,19 @@ mod search_files;
 mod tool;
 mod write_file;
 
+// The tools about runs.
+mod list_runs;
+mod status;
+mod system_status;
+
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use countersign::{NotAName, Tool};
+use countersign::{Clock, NotAName, Store, Tool};
 
+use crate::status::Records;
 use crate::tool::FileTool;
 
 pub use workspace::{OpenError, Workspace};
@@ -73,5 +82,32 @@ pub fn file_tools(workspace: &Workspace) -> Result<Vec<Arc<dyn Tool>>, NotAName>
         Arc::new(FileTool::<edit_file::EditFile>::new(workspace)?),
         Arc::new(FileTool::<move_file::MoveFile>::new(workspace)?),
         Arc::new(FileTool::<delete_file::DeleteFile>::new(workspace)?),
+    ])
+}
+
+/// The tools `list_runs` and `system_status` over one store, for the registry. `version` is the program's own.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use countersign::{MemoryStore, SystemClock};
+/// use countersign_tools::status_tools;
+///
+/// let tools = status_tools(Arc::new(MemoryStore::new([7; 32])), Arc::new(SystemClock), "0.1.0")?;
+/// let names: Vec<String> = tools.iter().map(|tool| tool.spec().name.to_string()).collect();
+/// assert_eq!(names, ["list_runs", "system_status"]);
+/// # Ok::<(), countersign::NotAName>(())
+/// ```
+///
+/// # Errors
+/// [`NotAName`], as for [`file_tools`].
+pub fn status_tools(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    version: &str,
+) -> Result<Vec<Arc<dyn Tool>>, NotAName> {
+    let records = Records { store, clock };
+    Ok(vec![
+        Arc::new(list_runs::ListRuns::new(records.clone())?),
+        Arc::new(system_status::SystemStatus::new(records, version)?),
     ])
 }

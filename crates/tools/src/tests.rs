@@ -5,6 +5,7 @@ mod port;
 mod protection;
 mod reading;
 mod specs;
+mod status;
 mod writing;
 
 use std::fs;

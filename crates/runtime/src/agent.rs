@@ -54,7 +54,13 @@ impl Agents {
     }
 
     /// What the agent contributes to the gates, for a run on this chain of models (P4, P5, P7).
-    pub(crate) fn gates(&self, agent: &Agent, chain: &[ModelRef], models: &Models, tools: &dyn Catalogue) -> AgentGates {
+    pub(crate) fn gates(
+        &self,
+        agent: &Agent,
+        chain: &[ModelRef],
+        models: &Models,
+        tools: &dyn Catalogue,
+    ) -> AgentGates {
         AgentGates {
             allowance: Allowance::of(&agent.groups, &agent.skills, tools.all()),
             zone: models.zone_of(chain),

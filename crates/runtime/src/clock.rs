@@ -26,7 +26,9 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that may ask the machine")]
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        // To the microsecond, which every store and every reader can hold.
+        let now = Timestamp::now();
+        Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that may ask the machine")]

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign_core::{
-    Decision, DecisionRefused, Event, InputProblem, Judgement, PendingId, PendingRecord, PendingRefused, Question, Run, Said,
-    Subject, settle,
+    Decision, DecisionRefused, Event, InputProblem, Judgement, PendingId, PendingRecord, PendingRefused,
+    Question, Run, Said, Subject, settle,
 };
 
 use crate::journal::load;
@@ -60,7 +60,12 @@ impl Runtime {
     ///
     /// # Errors
     /// [`DecideError`]; a refused attempt by somebody who may see the pending is an event (A9).
-    pub async fn decide(&self, id: &PendingId, decision: Decision, by: &Subject) -> Result<PendingRecord, DecideError> {
+    pub async fn decide(
+        &self,
+        id: &PendingId,
+        decision: Decision,
+        by: &Subject,
+    ) -> Result<PendingRecord, DecideError> {
         let row = self.parts.store.pending(id).await.map_err(DecideError::NotAuditable)?;
         let run = row.ok_or(DecisionRefused::NotFound)?.run;
         let decision = Arc::new(decision);
@@ -114,24 +119,35 @@ impl Runtime {
                         due.into_iter().collect()
                     }
                 };
-                if events.is_empty() { None } else { run.record(events, now).ok().map(|(_, changes)| changes) }
+                if events.is_empty() {
+                    None
+                } else {
+                    run.record(events, now).ok().map(|(_, changes)| changes)
+                }
             })
         };
         let created = run.created();
         let subjects = vec![by.clone(), created.starter.clone(), created.owner.clone()];
         let at = Revision(run.revision());
         let now = self.parts.clock.now();
-        let appended =
-            self.parts.store.append(run.id(), at, &Writer::Anyone, now, Append::Judged { subjects, judge }).await;
+        let appended = self
+            .parts
+            .store
+            .append(run.id(), at, &Writer::Anyone, now, Append::Judged { subjects, judge })
+            .await;
         let refused = verdict.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (appended, refused) {
             (Err(AppendError::Conflict | AppendError::LeaseLost), _) => Err(Attempt::Again),
             (Err(AppendError::NotFound(_)), _) => Err(Attempt::Refused(DecisionRefused::NotFound)),
-            (Err(AppendError::Unreadable { reason, .. }), _) => Err(Attempt::Failed(DecideError::Unreadable(reason))),
+            (Err(AppendError::Unreadable { reason, .. }), _) => {
+                Err(Attempt::Failed(DecideError::Unreadable(reason)))
+            }
             // What was refused is refused, also where its closing could not be stored.
             (_, Some(refused)) => Err(Attempt::Refused(refused)),
             (Err(AppendError::Fault(fault)), None) => Err(Attempt::Failed(DecideError::NotAuditable(fault))),
-            (Ok(None), None) => Err(Attempt::Failed(DecideError::Unreadable("the decision does not fit the run".to_owned()))),
+            (Ok(None), None) => {
+                Err(Attempt::Failed(DecideError::Unreadable("the decision does not fit the run".to_owned())))
+            }
             (Ok(Some(changes)), None) => {
                 let settled = run.record(changes.events().to_vec(), changes.at()).ok();
                 settled
@@ -145,7 +161,8 @@ impl Runtime {
     async fn record_refusal(&self, run: &Run, id: &PendingId, by: &Subject, refused: &DecisionRefused) {
         let before = self.parts.store.count_refusal(id).await;
         if before.is_ok_and(|before| before < REFUSALS_RECORDED_MAX) {
-            let event = PendingRefused { pending: id.clone(), by: by.clone(), code: refused.code().to_owned() };
+            let event =
+                PendingRefused { pending: id.clone(), by: by.clone(), code: refused.code().to_owned() };
             drop(self.append_anyway(run.clone(), |_| Some(vec![Event::PendingRefused(event.clone())])).await);
         }
     }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_core::{
-    AgentGates, Ask, CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Deadline, Effect, Event, FailCode,
-    GateDenied, INTERRUPTIONS_MAX, ModelFailed, ModelRef, ModelReplied, Outlook, Pending, PendingClosed, PendingId, Preview,
-    ProposedCall, Question, Refusal, Reply, ResultKind, Run, RunFailed, Stage, Step,
+    AgentGates, Ask, CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Deadline, Effect,
+    Event, FailCode, GateDenied, ModelFailed, ModelRef, ModelReplied, Outlook, Pending, PendingClosed,
+    PendingId, Preview, ProposedCall, Question, Refusal, Reply, ResultKind, Run, RunFailed, Stage, Step,
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -68,8 +68,13 @@ pub(crate) async fn drive(
     let _heart = Heart::beat(&parts, lease.clone(), lost.clone());
     let store = Arc::clone(&parts.store);
     let driven = async {
-        let journal =
-            Journal::open(Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&progress), lease.clone()).await?;
+        let journal = Journal::open(
+            Arc::clone(&parts.store),
+            Arc::clone(&parts.clock),
+            Arc::clone(&progress),
+            lease.clone(),
+        )
+        .await?;
         let created = journal.run.created();
         let agent = parts.agents.find(&created.agent).filter(|_| parts.knows_the_model_of(&journal.run));
         let Some(agent) = agent else {
@@ -206,10 +211,10 @@ impl Driver {
             let look = self.parts.store.look(&self.subjects()).await?;
             self.parts.tools.offers(&self.bench(&look).offered())
         };
-        let mut talk = self.talks.remove(&wanted.model).unwrap_or_else(|| Talk {
-            conversation: provider.client.converse(&wanted.model.model),
-            told: 0,
-        });
+        let mut talk = self
+            .talks
+            .remove(&wanted.model)
+            .unwrap_or_else(|| Talk { conversation: provider.client.converse(&wanted.model.model), told: 0 });
         for message in self.journal.run.transcript().skip(talk.told) {
             talk.conversation.add(&message);
             talk.told += 1;
@@ -313,10 +318,13 @@ impl Driver {
         let judged = |event: &Event| {
             let Event::CallFinished(finished) = event else { return None };
             let refusal = finished.result.refusal?;
-            let judged = refusal == Refusal::InvalidArguments || (is_gate(refusal) && refusal != Refusal::DefinitionChanged);
+            let judged = refusal == Refusal::InvalidArguments
+                || (is_gate(refusal) && refusal != Refusal::DefinitionChanged);
             judged.then(|| (finished.call.clone(), refusal))
         };
-        let Some(turn) = self.journal.run.turn().filter(|_| events.iter().any(|event| judged(event).is_some())) else {
+        let Some(turn) =
+            self.journal.run.turn().filter(|_| events.iter().any(|event| judged(event).is_some()))
+        else {
             return Ok(events);
         };
         let look = self.parts.store.look(&self.subjects()).await?;
@@ -347,7 +355,11 @@ impl Driver {
     async fn preview(&self, call: &countersign_core::HeldCall) -> Option<Preview> {
         let registered = self.parts.tools.tool(&call.tool)?;
         let (tool, arguments) = (Arc::clone(&registered.tool), call.arguments.clone()?);
-        let cx = PreviewContext::new(self.journal.run.created().owner.clone(), self.journal.run.id().clone(), call.id.clone());
+        let cx = PreviewContext::new(
+            self.journal.run.created().owner.clone(),
+            self.journal.run.id().clone(),
+            call.id.clone(),
+        );
         let made = tokio::spawn(async move { tool.preview(&arguments, &cx).await });
         let abort = made.abort_handle();
         let made = tokio::select! {
@@ -368,7 +380,9 @@ impl Driver {
     async fn open_input(&mut self, call: &CallId) -> Result<(), DriveError> {
         let run = &self.journal.run;
         let Some(turn) = run.turn() else { return Ok(()) };
-        let Some(last) = run.pendings().filter(|record| record.pending.turn == turn.number()).last() else { return Ok(()) };
+        let Some(last) = run.pendings().filter(|record| record.pending.turn == turn.number()).last() else {
+            return Ok(());
+        };
         let schema = last.pending.call(call).and_then(|held| match &held.outlook {
             Outlook::NeedsInput(schema) => Some(schema.clone()),
             Outlook::Runs | Outlook::NeedsApproval(_) | Outlook::Refused(_) => None,
@@ -388,7 +402,9 @@ impl Driver {
     async fn open_resolution(&mut self, call: &CallId) -> Result<(), DriveError> {
         let run = &self.journal.run;
         let Some(turn) = run.turn() else { return Ok(()) };
-        let Some(CallState { stage: Stage::Unknown { deadline }, .. }) = turn.call(call) else { return Ok(()) };
+        let Some(CallState { stage: Stage::Unknown { deadline }, .. }) = turn.call(call) else {
+            return Ok(());
+        };
         let not_before = *deadline;
         let look = self.parts.store.look(&self.subjects()).await?;
         let shown = run.pendings().filter(|record| record.pending.turn == turn.number()).last();
@@ -407,9 +423,14 @@ impl Driver {
 
     /// Whoever meets an overdue question first stores its end (A10, A11).
     async fn close_overdue(&mut self, id: &PendingId) -> Result<bool, DriveError> {
-        let overdue = self.journal.run.pending(id).is_some_and(|record| record.pending.expires_at.has_passed(self.now()));
+        let overdue = self
+            .journal
+            .run
+            .pending(id)
+            .is_some_and(|record| record.pending.expires_at.has_passed(self.now()));
         if overdue {
-            let closed = PendingClosed { pending: id.clone(), status: countersign_core::Closing::Expired, by: None };
+            let closed =
+                PendingClosed { pending: id.clone(), status: countersign_core::Closing::Expired, by: None };
             self.journal.record(vec![Event::PendingClosed(closed)]).await?;
         }
         Ok(overdue)
@@ -452,6 +473,8 @@ impl Driver {
         }
         let mut tasks = JoinSet::new();
         for id in calls {
+            // Executed once by this driver, whatever comes of it: what is still running afterwards was lost.
+            self.mine.remove(id);
             self.spawn(&mut tasks, id);
         }
         let mut results: BTreeMap<CallId, (CameTo, Duration)> = BTreeMap::new();
@@ -496,7 +519,8 @@ impl Driver {
             precondition,
             running.deadline,
         );
-        let (tool, clock, id): (Arc<dyn Tool>, _, _) = (Arc::clone(&registered.tool), Arc::clone(&self.parts.clock), id.clone());
+        let (tool, clock, id): (Arc<dyn Tool>, _, _) =
+            (Arc::clone(&registered.tool), Arc::clone(&self.parts.clock), id.clone());
         let timeout = tool.timeout();
         tasks.spawn(async move {
             let began = clock.now();
@@ -520,9 +544,11 @@ impl Driver {
         let mut events = Vec::new();
         for state in calls.iter().filter_map(|id| turn.call(id)) {
             let Stage::Running(running) = state.stage else { continue };
-            let unknown = || Event::CallUnknown(CallUnknown { call: state.call.id.clone(), tool: state.call.name.clone() });
+            let unknown = || {
+                Event::CallUnknown(CallUnknown { call: state.call.id.clone(), tool: state.call.name.clone() })
+            };
             // The worker that was lost just now is not counted in the log yet.
-            let too_often = run.interruptions() + 1 >= INTERRUPTIONS_MAX;
+            let too_often = run.is_poisoned();
             match (running.effect, too_often) {
                 (Effect::Write, _) => events.push(unknown()),
                 // Again and again it took its worker with it: a person must look.
@@ -530,7 +556,10 @@ impl Driver {
                 // It may have happened, and nothing starts in a run that is being cancelled (R8).
                 (Effect::IdempotentWrite, false) if run.is_cancelled() => events.push(unknown()),
                 (Effect::Read, true) => {
-                    return self.journal.record(vec![Event::RunFailed(RunFailed { code: FailCode::Poisoned })]).await;
+                    return self
+                        .journal
+                        .record(vec![Event::RunFailed(RunFailed { code: FailCode::Poisoned })])
+                        .await;
                 }
                 (Effect::Read | Effect::IdempotentWrite, false) => {
                     events.push(Event::CallStarted(CallStarted {
@@ -549,7 +578,10 @@ impl Driver {
     }
 
     fn timeout_of(&self, tool: &str) -> Duration {
-        self.parts.tools.tool(tool).map_or(crate::tool::TIMEOUT_DEFAULT, |registered| registered.tool.timeout())
+        self.parts
+            .tools
+            .tool(tool)
+            .map_or(crate::tool::TIMEOUT_DEFAULT, |registered| registered.tool.timeout())
     }
 
     /// Starts calls again, those that the gate still lets pass; the others get their refusal.

@@ -17,6 +17,17 @@ const RESULT_RETRIES_MAX: u32 = 10;
 /// How long after.
 const RESULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// What came of an append.
+enum Appended {
+    /// It is stored.
+    Stored(Changes),
+    /// The judge wanted nothing stored.
+    Nothing,
+    /// The log had moved on, and has been folded anew.
+    MovedOn,
+}
+
+/// A run in the hands of a driver.
 pub(crate) struct Journal {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -86,12 +97,22 @@ impl Journal {
 
     /// Stores events that still apply. Where the log has moved on they are tried again on the new one, and
     /// forgotten if they do not fit it any more: a sibling's answer loses no result, and a cancel wins.
+    ///
+    /// What does not fit a log that has not moved on would be proposed again for ever, so it ends the drive.
     pub(crate) async fn record(&mut self, events: Vec<Event>) -> Result<(), DriveError> {
+        let mut moved_on = false;
         while !events.is_empty() {
-            let Ok((after, changes)) = self.run.record(events.clone(), self.clock.now()) else { break };
-            if self.append(Append::Plain(changes)).await?.is_some() {
-                self.run = after;
-                break;
+            let (after, changes) = match self.run.record(events.clone(), self.clock.now()) {
+                Ok(recorded) => recorded,
+                Err(_) if moved_on => break,
+                Err(illegal) => return Err(self.unreadable(illegal.to_string())),
+            };
+            match self.append(Append::Plain(changes)).await? {
+                Appended::Stored(_) => {
+                    self.run = after;
+                    break;
+                }
+                Appended::Nothing | Appended::MovedOn => moved_on = true,
             }
         }
         Ok(())
@@ -103,7 +124,9 @@ impl Journal {
         let mut attempts = 0;
         loop {
             match self.record(events.clone()).await {
-                Err(DriveError::Store(StoreFault::Full(_) | StoreFault::Busy(_))) if attempts < RESULT_RETRIES_MAX => {
+                Err(DriveError::Store(StoreFault::Full(_) | StoreFault::Busy(_)))
+                    if attempts < RESULT_RETRIES_MAX =>
+                {
                     attempts += 1;
                     self.clock.sleep(RESULT_RETRY_AFTER).await;
                 }
@@ -125,25 +148,30 @@ impl Journal {
             let recorded: Result<_, Illegal> = run.record(events, now);
             recorded.ok().map(|(_, changes)| changes)
         });
-        let Some(changes) = self.append(Append::Judged { subjects, judge }).await? else { return Ok(false) };
+        let changes = match self.append(Append::Judged { subjects, judge }).await? {
+            Appended::Stored(changes) => changes,
+            Appended::MovedOn => return Ok(false),
+            Appended::Nothing => {
+                return Err(self.unreadable("a start that was judged does not fit it".to_owned()));
+            }
+        };
         let folded = self.run.record(changes.events().to_vec(), changes.at());
         let (after, _) = folded.map_err(|illegal| self.unreadable(illegal.to_string()))?;
         self.run = after;
         Ok(true)
     }
 
-    /// `None`: nothing was stored; the log may have moved on, and has been folded anew.
-    async fn append(&mut self, append: Append) -> Result<Option<Changes>, DriveError> {
+    async fn append(&mut self, append: Append) -> Result<Appended, DriveError> {
         let writer = Writer::Worker(self.lease.clone());
         match self.store.append(&self.lease.run, self.revision(), &writer, self.clock.now(), append).await {
             Ok(Some(changes)) => {
                 changes.events().iter().for_each(|event| self.progress.stored(event));
-                Ok(Some(changes))
+                Ok(Appended::Stored(changes))
             }
-            Ok(None) => Ok(None),
+            Ok(None) => Ok(Appended::Nothing),
             Err(AppendError::Conflict) => {
                 self.reload().await?;
-                Ok(None)
+                Ok(Appended::MovedOn)
             }
             Err(AppendError::LeaseLost) => Err(DriveError::LeaseLost),
             Err(AppendError::NotFound(run)) => Err(DriveError::NotFound(run)),

@@ -4,8 +4,8 @@
 //! Invariant: pure; it sees one look and the run, and nothing else. Not here: starting anything (`driver`).
 
 use countersign_core::{
-    AgentGates, Arguments, Because, CallState, Clearance, Gate, HeldCall, HeldFacts, Outlook, Pause, Policy, ProposedCall,
-    Refusal, Run, Stage, ToolName, ToolRequest, Turn, Word, needs_approval, runs_unattended,
+    AgentGates, Arguments, Because, CallState, Clearance, Gate, HeldCall, HeldFacts, Outlook, Pause, Policy,
+    ProposedCall, Refusal, Run, Stage, ToolName, ToolRequest, Turn, Word, needs_approval, runs_unattended,
 };
 use serde_json::Value;
 
@@ -101,7 +101,9 @@ impl<'a> Bench<'a> {
         let arguments = match (arguments, gate) {
             (Ok(arguments), None) => arguments,
             (Ok(_), Some(refusal)) => return Ruling::Refuse(Refused::plainly(refusal)),
-            (Err(words), None) => return Ruling::Refuse(Refused { refusal: Refusal::InvalidArguments, words: Some(words) }),
+            (Err(words), None) => {
+                return Ruling::Refuse(Refused { refusal: Refusal::InvalidArguments, words: Some(words) });
+            }
             (Err(_), Some(_)) => return Ruling::Refuse(Refused::plainly(Refusal::InvalidArguments)),
         };
         let shown = held.and_then(|held| held.facts.as_ref()).map(|facts| facts.definition);
@@ -210,11 +212,15 @@ impl<'a> Bench<'a> {
             None => Arguments::read(state.call.arguments.as_deref()).unwrap_or_default(),
         };
         let answer = match clearance_of(state.stage) {
-            Some(Clearance::Answered(pending)) => self.run.pending(pending).and_then(|record| record.decided.as_ref()?.answer.as_ref()),
+            Some(Clearance::Answered(pending)) => {
+                self.run.pending(pending).and_then(|record| record.decided.as_ref()?.answer.as_ref())
+            }
             Some(Clearance::Approved(_) | Clearance::NotNeeded) | None => None,
         };
         match (answer, held.map(|held| &held.outlook)) {
-            (Some(answer), Some(Outlook::NeedsInput(schema))) => arguments.overlaid(&declared_fields(schema), answer),
+            (Some(answer), Some(Outlook::NeedsInput(schema))) => {
+                arguments.overlaid(&declared_fields(schema), answer)
+            }
             _ => arguments,
         }
     }
@@ -235,7 +241,11 @@ fn clearance_of(stage: &Stage) -> Option<&Clearance> {
 
 /// The fields that an input schema declares: only these are a person's to write.
 fn declared_fields(schema: &Value) -> Vec<&str> {
-    schema.get("properties").and_then(Value::as_object).map(|fields| fields.keys().map(String::as_str).collect()).unwrap_or_default()
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .map(|fields| fields.keys().map(String::as_str).collect())
+        .unwrap_or_default()
 }
 
 /// Whether the gate's reason is worth an event of its own at dispatch.

@@ -5,23 +5,23 @@
 //!
 //! Rule numbers in the documentation refer to `docs/spec.md`.
 
-mod clock;
-mod model;
-mod tool;
-mod store;
-mod registry;
 mod agent;
-mod judge;
 mod ask;
-mod journal;
-mod progress;
-mod driver;
+mod clock;
 mod decide;
+mod driver;
+mod journal;
+mod judge;
 mod look;
+mod memory;
+mod model;
+mod progress;
+mod registry;
+mod runtime;
+mod store;
+mod tool;
 mod unattended;
 mod worker;
-mod runtime;
-mod memory;
 
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
@@ -35,15 +35,18 @@ pub use driver::Halt;
 pub use journal::DriveError;
 pub use look::{PolicyLook, ToolPolicy};
 pub use memory::MemoryStore;
-pub use model::{ATTEMPTS_MAX, Answer, AnsweredCall, Conversation, Model, ModelError, Models, Offer, Provider};
+pub use model::{
+    ATTEMPTS_MAX, Answer, AnsweredCall, Conversation, Model, ModelError, Models, Offer, Provider,
+};
 pub use progress::{Doing, Progress, Unwatched};
 pub use registry::{AnyTool, Registered, Registry, RegistryError};
 pub use runtime::{
-    AgentLoop, CancelError, Finished, Limits, Mode, Outcome, Parts, RunError, RunRequest, Runtime, StartError, Waiting,
+    AgentLoop, CancelError, Finished, Limits, Mode, Outcome, Parts, RunError, RunRequest, Runtime,
+    StartError, Waiting,
 };
 pub use store::{
-    Append, AppendError, ClaimError, CreateError, Judge, Lease, LoadError, Log, Look, Page, PendingFilter, Revision, RunFilter, RunListing,
-    Store, StoreFault, SwitchName, Writer,
+    Append, AppendError, ClaimError, CreateError, Judge, Lease, LoadError, Log, Look, Page, PendingFilter,
+    Revision, RunFilter, RunListing, Store, StoreFault, SwitchName, Writer,
 };
 pub use tool::{CallContext, PreviewContext, TIMEOUT_DEFAULT, Tool, ToolError, ToolOutput, ToolPreview};
 pub use unattended::{RegistryFilter, Unattended, UnattendedError, UnattendedFilter};

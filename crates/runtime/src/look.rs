@@ -27,7 +27,13 @@ pub trait ToolPolicy: Send + Sync {
 }
 
 impl PolicyLook {
-    pub(crate) fn new(parts: Arc<Parts>, agent: &Agent, chain: &[ModelRef], look: Look, actor: &Subject) -> Self {
+    pub(crate) fn new(
+        parts: Arc<Parts>,
+        agent: &Agent,
+        chain: &[ModelRef],
+        look: Look,
+        actor: &Subject,
+    ) -> Self {
         let gates = parts.agents.gates(agent, chain, &parts.models, &parts.tools);
         let principal = look.people.find(actor).cloned();
         Self { parts, gates, look, principal }

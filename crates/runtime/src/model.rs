@@ -118,7 +118,9 @@ impl ModelError {
     /// Whether another attempt may help (L7).
     pub fn is_worth_retrying(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::ServerError { .. } | Self::Unreadable { .. } | Self::Unreachable(_) => true,
+            Self::Busy { .. } | Self::ServerError { .. } | Self::Unreadable { .. } | Self::Unreachable(_) => {
+                true
+            }
             Self::Unauthorized { .. } | Self::Refused { .. } => false,
         }
     }
@@ -127,7 +129,10 @@ impl ModelError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after } | Self::ServerError { retry_after, .. } => *retry_after,
-            Self::Unauthorized { .. } | Self::Refused { .. } | Self::Unreadable { .. } | Self::Unreachable(_) => None,
+            Self::Unauthorized { .. }
+            | Self::Refused { .. }
+            | Self::Unreadable { .. }
+            | Self::Unreachable(_) => None,
         }
     }
 

@@ -64,7 +64,9 @@ pub enum RegistryError {
     #[error("the local tool {0} has __ in its name, which is for remote tools")]
     RemoteName(ToolName),
     /// `mcp.` is for remote tools.
-    #[error("the local tool {tool} is in the group {group}; groups that begin with mcp. are for remote tools")]
+    #[error(
+        "the local tool {tool} is in the group {group}; groups that begin with mcp. are for remote tools"
+    )]
     RemoteGroup {
         /// The tool.
         tool: ToolName,
@@ -209,7 +211,10 @@ fn object_schema(tool: &ToolName, part: &'static str, schema: &Value) -> Result<
 
 /// A validator of JSON Schema 2020-12. References to anywhere else are not fetched.
 pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
-    jsonschema::draft202012::options().should_validate_formats(true).build(schema).map_err(|error| error.to_string())
+    jsonschema::draft202012::options()
+        .should_validate_formats(true)
+        .build(schema)
+        .map_err(|error| error.to_string())
 }
 
 /// At most this many problems are reported at once.

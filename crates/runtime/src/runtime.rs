@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, ModelRef, PendingClosed, PendingId,
-    PendingRecord, Principal, Run, RunId, Subject, ToolRequest,
+    AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, ModelRef,
+    PendingClosed, PendingId, PendingRecord, Principal, Run, RunId, Subject, ToolRequest,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,9 @@ use crate::look::PolicyLook;
 use crate::model::Models;
 use crate::progress::{Progress, Unwatched};
 use crate::registry::Registry;
-use crate::store::{Append, AppendError, ClaimError, CreateError, Lease, LoadError, Revision, Store, StoreFault, Writer};
+use crate::store::{
+    Append, AppendError, ClaimError, CreateError, Lease, LoadError, Revision, Store, StoreFault, Writer,
+};
 
 /// The bounds of this process. No default: whoever builds a runtime says them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +284,10 @@ impl Runtime {
     /// [`StartError`]; there is no run then.
     pub async fn start(&self, request: RunRequest, mode: Mode) -> Result<RunId, StartError> {
         let parts = &self.parts;
-        let agent = parts.agents.find(&request.agent).ok_or_else(|| StartError::UnknownAgent(request.agent.clone()))?;
+        let agent = parts
+            .agents
+            .find(&request.agent)
+            .ok_or_else(|| StartError::UnknownAgent(request.agent.clone()))?;
         if request.input.iter().all(|message| message.text.trim().is_empty()) {
             return Err(StartError::EmptyInput);
         }
@@ -300,10 +305,13 @@ impl Runtime {
             .map(|(tool, gate, observed_only)| Event::GateDenied(GateDenied::by(&tool, gate, observed_only)))
             .collect();
         let id = RunId::from_random(parts.clock.random());
-        let (_, changes) = Run::create(id.clone(), created, events, parts.clock.now()).map_err(|illegal| not_storable(&illegal))?;
+        let (_, changes) = Run::create(id.clone(), created, events, parts.clock.now())
+            .map_err(|illegal| not_storable(&illegal))?;
         match parts.store.create(changes).await {
             Ok(()) => Ok(id),
-            Err(CreateError::Exists) => Err(StartError::Store(StoreFault::Failed("an id was given out twice".into()))),
+            Err(CreateError::Exists) => {
+                Err(StartError::Store(StoreFault::Failed("an id was given out twice".into())))
+            }
             Err(CreateError::Fault(fault)) => Err(fault.into()),
         }
     }
@@ -353,8 +361,11 @@ impl Runtime {
             let now = self.parts.clock.now();
             let swept = self
                 .append_anyway(run, |run| {
-                    run.open_pending().filter(|open| open.pending.id == row.id && open.pending.expires_at.has_passed(now))?;
-                    let closing = PendingClosed { pending: row.id.clone(), status: Closing::Expired, by: None };
+                    run.open_pending().filter(|open| {
+                        open.pending.id == row.id && open.pending.expires_at.has_passed(now)
+                    })?;
+                    let closing =
+                        PendingClosed { pending: row.id.clone(), status: Closing::Expired, by: None };
                     Some(vec![Event::PendingClosed(closing)])
                 })
                 .await;
@@ -380,7 +391,9 @@ impl Runtime {
                 Ok(_) => return Ok(Some(after)),
                 Err(AppendError::Conflict | AppendError::LeaseLost) => run = self.load(&id).await?,
                 Err(AppendError::NotFound(run)) => return Err(LoadError::NotFound(run)),
-                Err(AppendError::Unreadable { run, reason }) => return Err(LoadError::Unreadable { run, reason }),
+                Err(AppendError::Unreadable { run, reason }) => {
+                    return Err(LoadError::Unreadable { run, reason });
+                }
                 Err(AppendError::Fault(fault)) => return Err(fault.into()),
             }
         }
@@ -398,7 +411,8 @@ pub enum Mode {
 
 fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode) -> Created {
     let mut limits = agent.limits;
-    limits.iterations_max = request.max_iterations.map_or(limits.iterations_max, |wanted| wanted.min(limits.iterations_max));
+    limits.iterations_max =
+        request.max_iterations.map_or(limits.iterations_max, |wanted| wanted.min(limits.iterations_max));
     Created {
         agent: agent.name.clone(),
         owner: request.owner,
@@ -409,7 +423,8 @@ fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode
         system_prompt: agent.system_prompt.clone(),
         input: request.input,
         limits,
-        approval_ttl_s: agent.approval_ttl.map(|ttl| ttl.as_secs()),
+        // A fraction of a second is rounded up: a question is never shorter open than the agent says.
+        approval_ttl_s: agent.approval_ttl.map(|ttl| ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0)),
         second_approver: agent.second_approver,
     }
 }

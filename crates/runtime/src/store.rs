@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    AgentName, CallId, Changes, Entry, GroupName, PendingId, PendingRow, PendingStatus, People, Principal, RunId, RunRow,
-    RunState, Subject, Switches, ToolName,
+    AgentName, CallId, Changes, Entry, GroupName, PendingId, PendingRow, PendingStatus, People, Principal,
+    RunId, RunRow, RunState, Subject, Switches, ToolName,
 };
 use jiff::Timestamp;
 
@@ -70,7 +70,9 @@ impl std::fmt::Debug for Append {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Plain(changes) => out.debug_tuple("Plain").field(changes).finish(),
-            Self::Judged { subjects, .. } => out.debug_struct("Judged").field("subjects", subjects).finish_non_exhaustive(),
+            Self::Judged { subjects, .. } => {
+                out.debug_struct("Judged").field("subjects", subjects).finish_non_exhaustive()
+            }
         }
     }
 }
@@ -289,7 +291,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`ClaimError`].
-    async fn claim(&self, run: &RunId, token: String, now: Timestamp, lease: Duration) -> Result<Lease, ClaimError>;
+    async fn claim(
+        &self,
+        run: &RunId,
+        token: String,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Lease, ClaimError>;
 
     /// Claims the active run that has waited longest, among those of these agents, if there is one.
     ///
@@ -362,7 +370,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreFault`].
-    async fn pendings(&self, filter: &PendingFilter, limit: usize, cursor: Option<&str>) -> Result<Page<PendingRow>, StoreFault>;
+    async fn pendings(
+        &self,
+        filter: &PendingFilter,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Page<PendingRow>, StoreFault>;
 
     /// Open pendings whose deadline is before `now` or cannot be read, oldest deadline first.
     ///

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    Arguments, CallId, DataClass, Effect, Finish, GroupName, Message, OperatorWord, Opaque, Origin, Pause, RunId, Subject, ToolName,
-    ToolSpec, Usage,
+    Arguments, CallId, DataClass, Effect, Finish, GroupName, Message, Opaque, OperatorWord, Origin, Pause,
+    RunId, Subject, ToolName, ToolSpec, Usage,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -66,7 +66,8 @@ impl Clock for ManualClock {
     fn random(&self) -> [u8; 16] {
         let count = self.chance.fetch_add(1, Ordering::Relaxed);
         // Spread over all bits, so that ids differ in more than their first letters.
-        (u128::from(count).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_be_bytes()
+        (u128::from(count).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+            .to_be_bytes()
     }
 }
 
@@ -291,7 +292,11 @@ impl Tool for RecordingTool {
     #[expect(clippy::panic, reason = "one of its behaviours is to panic")]
     async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
         let tool = self.spec.name.to_string();
-        lock(&self.ledger.0).push(Recorded { tool: tool.clone(), arguments: arguments.to_value(), cx: cx.clone() });
+        lock(&self.ledger.0).push(Recorded {
+            tool: tool.clone(),
+            arguments: arguments.to_value(),
+            cx: cx.clone(),
+        });
         let answer = format!("{tool} ran with {}", arguments.canonical());
         match self.behaviour.clone() {
             Behaviour::Answers => Ok(answer.into()),
@@ -307,7 +312,11 @@ impl Tool for RecordingTool {
         }
     }
 
-    async fn preview(&self, _arguments: &Arguments, _cx: &PreviewContext) -> Option<Result<ToolPreview, ToolError>> {
+    async fn preview(
+        &self,
+        _arguments: &Arguments,
+        _cx: &PreviewContext,
+    ) -> Option<Result<ToolPreview, ToolError>> {
         self.preview.clone().map(|(lines, precondition)| Ok(ToolPreview { lines, precondition }))
     }
 }

@@ -31,7 +31,11 @@ pub trait Tool: Send + Sync {
     async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError>;
 
     /// Shows what a call would do, without doing it (A7). `None`: this tool has no preview.
-    async fn preview(&self, _arguments: &Arguments, _cx: &PreviewContext) -> Option<Result<ToolPreview, ToolError>> {
+    async fn preview(
+        &self,
+        _arguments: &Arguments,
+        _cx: &PreviewContext,
+    ) -> Option<Result<ToolPreview, ToolError>> {
         None
     }
 }

@@ -24,7 +24,8 @@ pub struct RegistryFilter {
 
 impl UnattendedFilter for RegistryFilter {
     fn unattended(&self, names: &[ToolName]) -> Vec<ToolName> {
-        let runs = |name: &&ToolName| runs_unattended(self.parts.tools.tool(name.as_str()).map(|tool| &tool.spec));
+        let runs =
+            |name: &&ToolName| runs_unattended(self.parts.tools.tool(name.as_str()).map(|tool| &tool.spec));
         names.iter().filter(runs).cloned().collect()
     }
 }
@@ -71,7 +72,9 @@ impl Unattended {
         let run = self.runtime.start(request, Mode::Unattended).await?;
         match self.runtime.drive(&run).await.map_err(UnattendedError::Run)? {
             Outcome::Done(finished) => match finished.end() {
-                Some(End::Failed { code: FailCode::OutcomeUnknown, .. }) => Err(UnattendedError::OutcomeUnknown(finished)),
+                Some(End::Failed { code: FailCode::OutcomeUnknown, .. }) => {
+                    Err(UnattendedError::OutcomeUnknown(finished))
+                }
                 _ => Ok(*finished),
             },
             // The fold opens no question in an unattended run; a log that has one is not ours.

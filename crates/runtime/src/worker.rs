@@ -29,14 +29,20 @@ impl Runtime {
     ///
     /// # Errors
     /// [`StoreFault`] when nothing can be claimed at all.
-    pub async fn work_off(&self, progress: Arc<dyn Progress>, stop: CancellationToken) -> Result<Vec<Worked>, StoreFault> {
+    pub async fn work_off(
+        &self,
+        progress: Arc<dyn Progress>,
+        stop: CancellationToken,
+    ) -> Result<Vec<Worked>, StoreFault> {
         let parts = &self.parts;
         let agents: Vec<AgentName> = parts.agents.all().map(|agent| agent.name.clone()).collect();
         let mut done = Vec::new();
         let mut seen = BTreeSet::new();
         while !stop.is_cancelled() {
             let token = hex(parts.clock.random());
-            let Some(lease) = parts.store.claim_any(&agents, token, parts.clock.now(), parts.limits.lease).await? else {
+            let Some(lease) =
+                parts.store.claim_any(&agents, token, parts.clock.now(), parts.limits.lease).await?
+            else {
                 break;
             };
             let run = lease.run.clone();

@@ -155,9 +155,9 @@ impl Run {
         }
     }
 
-    /// Whether another lost worker would be one too many (R3).
+    /// Whether a worker that is lost now is one too many (R3): its calls are not started again.
     pub fn is_poisoned(&self) -> bool {
-        self.interruptions >= INTERRUPTIONS_MAX
+        self.interruptions + 1 >= INTERRUPTIONS_MAX
     }
 
     /// What stores a cancel, as far as it can be carried out at once (R8): all of it, unless a write is in

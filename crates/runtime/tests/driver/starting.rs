@@ -141,3 +141,12 @@ async fn vector_tr11_a_run_that_a_program_started_has_no_known_initiator() {
     assert_eq!(bed.ledger.calls()[0].cx.actor, alice());
     assert_eq!(run.created().agent, agent_name());
 }
+
+#[tokio::test]
+async fn rule_a10_a_fraction_of_a_second_is_no_less_than_a_second_to_decide() {
+    let mut bed = Bed::new(Witness::script([]), |_| Vec::new()).await;
+    bed.agent.approval_ttl = Some(std::time::Duration::from_millis(1500));
+    let runtime = bed.runtime();
+    let run = runtime.start(request(), Mode::Attended).await.unwrap();
+    assert_eq!(runtime.load(&run).await.unwrap().created().approval_ttl_s, Some(2));
+}

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use countersign::{Clock, RunId, StoreFault};
 use zeroize::Zeroizing;
@@ -13,6 +14,8 @@ use zeroize::Zeroizing;
 use crate::chain::Root;
 use crate::seal::{Key, MasterKey, NotSealed, Place, Unopened, random};
 
+/// As long as a batch of work takes.
+const PAUSE: Duration = Duration::from_millis(5);
 const ROOT: Place<'static> = Place { table: "installation", column: "root", run: "", seq: 0 };
 
 /// The keys of an open store, and the chance that new ones are made of.
@@ -41,6 +44,11 @@ impl Vault {
     ) -> Result<Self, Unopened> {
         let root = Root::from_bytes(&open(&masters, ROOT, sealed)?).ok_or(Unopened::NotThis)?;
         Ok(Self { masters: RwLock::new(masters), root, clock })
+    }
+
+    /// A pause in which other processes come to the file, which wait for it by trying again.
+    pub(crate) async fn breathe(&self) {
+        self.clock.sleep(PAUSE).await;
     }
 
     /// The master key of this fingerprint, if it is known here.

@@ -5,7 +5,8 @@ CREATE TABLE rotation (
     from_fingerprint TEXT NOT NULL,
     to_fingerprint   TEXT NOT NULL,
     to_key           BLOB NOT NULL, -- the new master key, sealed under the old one
-    from_key         BLOB NOT NULL  -- the old master key, sealed under the new one
+    from_key         BLOB NOT NULL, -- the old master key, sealed under the new one
+    in_use_until     TEXT           -- when the last of the leases ends that were held at the switch
 ) STRICT;
 
 -- Erasure (rule R10). Of an erased run runs.key and events.sealed are empty, and events.digest is the SHA-256

@@ -61,6 +61,9 @@ impl SqliteStore {
             purged.pendings += done.pendings;
             purged.unreadable += done.unreadable;
             at = next;
+            if !dry && at.is_some() {
+                self.vault.breathe().await;
+            }
         }
         if !dry && purged.runs > 0 {
             purged.scrubbed = self.connections.scrub().await?;

@@ -9,9 +9,9 @@
 //!    already, an earlier attempt ended half-way, and that key is the one to go on with.
 //! 2. [`SqliteStore::rotate`].
 //! 3. It puts the new key in the place of the old one, by a rename, and syncs the folder.
-//! 4. [`SqliteStore::retire`], once no process works with the old key that has not been handed the new one: at
-//!    once if nobody else has the database open, else when the next `serve` starts. With it the old key is good
-//!    for nothing.
+//! 4. [`SqliteStore::retire`]: at once if no `serve` runs, else when the next one starts. With it the old key
+//!    is good for nothing. It is refused while a worker may not have been handed the new key yet; then the old
+//!    one stays good for as long as that worker's lease can last, and step 4 is repeated after it.
 //!
 //! What the database does:
 //!
@@ -29,6 +29,10 @@
 //! outcome. The price: until the old key is retired, whoever has it and the database has the new one too. They
 //! could read all that was stored up to then anyway; no copy is made meanwhile ([`SqliteStore::backup`]).
 //!
+//! *Who may still need the handover*: a worker that holds a lease renews it, and learns the new key with that.
+//! So when the last lease ends that was held at the switch, every worker has it or has lost its run. Processes
+//! without a lease lose nothing by being left behind.
+//!
 //! *New runs* hang from the key that is current in the transaction that creates them; both last looks catch
 //! what a process without that rule might have stored. *A process that was left behind* with a retired key
 //! creates and claims nothing, opens no run, and says that it must be started with the new key.
@@ -37,11 +41,13 @@
 //! whose key opens with neither is damaged already: it is left as it is, counted, and stops nothing (R2).
 
 use countersign::{Durability, RunId, StoreFault};
-use rusqlite::Transaction;
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Transaction};
 
 use super::keys::{self, Installation, KeysError, failed};
 use super::{SqliteStore, fault};
 use crate::seal::MasterKey;
+use crate::time;
 use crate::vault::{Handed, Vault};
 
 /// The runs of one transaction: a few milliseconds, for which short commands wait.
@@ -90,6 +96,12 @@ pub enum RotateError {
         /// The fingerprint of the new key.
         to: String,
     },
+    /// A worker may not have been handed the new key yet.
+    #[error("the old key is in use until {until}")]
+    InUse {
+        /// When every worker has the new key.
+        until: Timestamp,
+    },
     /// The store failed. What was taken over stays so.
     #[error(transparent)]
     Fault(#[from] StoreFault),
@@ -119,6 +131,9 @@ impl SqliteStore {
             runs += batch.runs;
             after = batch.last;
             progress(runs);
+            if after.is_some() {
+                self.vault.breathe().await;
+            }
         }
         let vault = self.vault();
         let rest = self.connections.write(Durability::Disk, move |tx| switch(tx, &vault, &to)).await?;
@@ -130,10 +145,10 @@ impl SqliteStore {
     /// Ends a rotation: the old key opens nothing any more. `None`: there is none to end.
     ///
     /// # Errors
-    /// [`RotateError::UnderWay`] before the switch.
-    pub async fn retire(&self) -> Result<Option<Retired>, RotateError> {
+    /// [`RotateError::UnderWay`] before the switch, [`RotateError::InUse`] soon after it.
+    pub async fn retire(&self, now: Timestamp) -> Result<Option<Retired>, RotateError> {
         let vault = self.vault();
-        if !self.connections.write(Durability::Disk, move |tx| retire(tx, &vault)).await? {
+        if !self.connections.write(Durability::Disk, move |tx| retire(tx, &vault, now)).await? {
             return Ok(None);
         }
         Ok(Some(Retired { scrubbed: self.connections.scrub().await? }))
@@ -248,18 +263,23 @@ fn switch(tx: &Transaction<'_>, vault: &Vault, to: &MasterKey) -> Result<Batch, 
             (to.fingerprint(), vault.root_under(to)?),
         )
         .map_err(fault)?;
+        tx.execute("UPDATE rotation SET in_use_until = (SELECT max(lease_until) FROM runs)", [])
+            .map_err(fault)?;
     }
     Ok(rest)
 }
 
 /// Looks once more at all runs, and overwrites the sealed keys. `false`: there are none.
-fn retire(tx: &Transaction<'_>, vault: &Vault) -> Result<bool, RotateError> {
+fn retire(tx: &Transaction<'_>, vault: &Vault, now: Timestamp) -> Result<bool, RotateError> {
     let installation = keys::follow(tx, vault)?;
     let Some(handover) = installation.handover else { return Ok(false) };
     if installation.fingerprint != handover.to {
         return Err(RotateError::UnderWay { from: handover.from, to: handover.to });
     }
     let to = vault.master(&handover.to).ok_or_else(|| failed(KeysError::Replaced))?;
+    if let Some(until) = in_use_until(tx, now)? {
+        return Err(RotateError::InUse { until });
+    }
     take_over(tx, vault, &to, i64::MIN, i64::MAX)?;
     // Overwritten first, so that the bytes are gone also where deleting would leave them.
     tx.execute(
@@ -270,4 +290,18 @@ fn retire(tx: &Transaction<'_>, vault: &Vault) -> Result<bool, RotateError> {
     .map_err(fault)?;
     vault.forget(&handover.from);
     Ok(true)
+}
+
+/// Until when somebody may work with the old key alone.
+fn in_use_until(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Timestamp>, StoreFault> {
+    let until: Option<String> = tx
+        .query_row(
+            "SELECT in_use_until FROM rotation WHERE EXISTS (SELECT 1 FROM runs WHERE lease_until > ?1)",
+            [time::text(now)],
+            |row| row.get(0),
+        )
+        .optional()
+        .map_err(fault)?
+        .flatten();
+    Ok(until.and_then(|until| time::parse(&until)).filter(|until| now < *until))
 }

@@ -61,9 +61,9 @@ async fn rule_s3_rotation_takes_all_runs_over_parked_ones_included_and_rewrites_
     let rotated = store.rotate(key(NEW), &mut |runs| heard.push(runs)).await.unwrap();
     assert_eq!((rotated, heard), (Rotated { runs: 252, unreadable: 0 }, vec![0, 200, 252, 252]));
     assert_eq!(store.rotation().await.unwrap(), Some(under_way(true)));
-    assert!(store.retire().await.unwrap().unwrap().scrubbed);
+    assert!(store.retire(at(100)).await.unwrap().unwrap().scrubbed);
     assert_eq!(store.rotation().await.unwrap(), None);
-    assert_eq!(store.retire().await.unwrap(), None, "there is nothing left to do");
+    assert_eq!(store.retire(at(100)).await.unwrap(), None, "there is nothing left to do");
     assert!(is_clean(&store).await);
     go_on(&store, &waiting, vec![approval(1)], at(60)).await;
     drop(store);
@@ -107,7 +107,7 @@ async fn rule_s3_rotation_killed_after_any_transaction_goes_on_from_either_key()
             assert_eq!(store.rotation().await.unwrap(), Some(under_way(moment == 3)));
             start(&store, 2).await;
             if moment < 3 {
-                let refused = store.retire().await;
+                let refused = store.retire(at(100)).await;
                 assert!(matches!(refused, Err(RotateError::UnderWay { .. })), "{refused:?}");
             }
             let third = store.rotate(key([9; 32]), &mut |_| {}).await;
@@ -119,7 +119,7 @@ async fn rule_s3_rotation_killed_after_any_transaction_goes_on_from_either_key()
             );
             let rest = rotate(&store).await.unwrap();
             assert_eq!(rest, Rotated { runs: [221, 21, 0, 0][moment], unreadable: 0 });
-            assert!(store.retire().await.unwrap().is_some());
+            assert!(store.retire(at(100)).await.unwrap().is_some());
             drop(store);
             assert!(matches!(grave.try_open(KEY), Err(OpenError::WrongKey { .. })));
             let store = grave.try_open(NEW).unwrap();
@@ -150,7 +150,7 @@ async fn rule_s3_rotation_goes_on_under_other_processes_and_what_they_create_is_
     // It was handed the new key and works on, before and after the old one is retired.
     let run = go_on(&other, &run, vec![approval(1)], at(9)).await;
     let lease = other.claim(run.id(), "t".to_owned(), at(9), LEASE).await.unwrap();
-    store.retire().await.unwrap();
+    store.retire(at(100)).await.unwrap();
     assert!(other.heartbeat(&lease, at(10), LEASE).await.unwrap());
     start(&other, 20).await;
     for number in [11, 12, 13, 14, 20] {
@@ -210,7 +210,7 @@ async fn rule_s3_rotation_to_the_same_key_is_refused_and_of_two_keys_one_wins() 
     let (first, second) = tokio::join!(rotate(&one), rotate(&two));
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first.runs + second.runs, 230);
-    one.retire().await.unwrap();
+    one.retire(at(100)).await.unwrap();
     let (mut eight, mut nine) = (|_| {}, |_| {});
     let (first, second) =
         tokio::join!(one.rotate(key([1; 32]), &mut eight), two.rotate(key([2; 32]), &mut nine));
@@ -231,7 +231,7 @@ async fn rule_r2_a_run_that_opens_with_neither_key_stops_no_rotation_and_is_left
     let meddler = place.meddle();
     meddler.execute("UPDATE runs SET key = zeroblob(81) WHERE number = 1", []).unwrap();
     assert_eq!(rotate(&store).await.unwrap(), Rotated { runs: 1, unreadable: 1 });
-    store.retire().await.unwrap();
+    store.retire(at(100)).await.unwrap();
     let kept: Vec<u8> =
         meddler.query_row("SELECT key FROM runs WHERE number = 1", [], |row| row.get(0)).unwrap();
     assert_eq!(kept, vec![0; 81]);
@@ -251,9 +251,65 @@ async fn rule_s3_what_was_handed_over_is_gone_from_the_disk_with_the_old_key() {
     let lies_there = |what: &[u8]| place.bytes().windows(what.len()).any(|window| window == what);
     assert!(lies_there(&to_key) && lies_there(&from_key));
     assert!(!lies_there(&KEY) && !lies_there(&NEW));
-    assert!(store.retire().await.unwrap().unwrap().scrubbed);
+    assert!(store.retire(at(100)).await.unwrap().unwrap().scrubbed);
     assert!(!lies_there(&to_key) && !lies_there(&from_key));
     drop(store);
     let options = SqliteOptions::new(place.path());
     assert!(matches!(open(options, KEY), Err(OpenError::WrongKey { .. })));
+}
+
+#[tokio::test]
+async fn rule_s3_the_old_key_is_not_retired_under_a_worker_that_may_have_no_other() {
+    let place = Place::new();
+    let (store, worker, asleep) = (place.open(), place.open(), place.open());
+    let (busy, lost) = (start(&worker, 1).await, start(&asleep, 2).await);
+    let lease = worker.claim(busy.id(), "t".to_owned(), at(10), LEASE).await.unwrap();
+    let stale = asleep.claim(lost.id(), "u".to_owned(), at(12), LEASE).await.unwrap();
+    rotate(&store).await.unwrap();
+    for moment in [13, 41] {
+        let refused = store.retire(at(moment)).await;
+        assert!(matches!(refused, Err(RotateError::InUse { until }) if until == at(42)), "{refused:?}");
+    }
+    assert!(worker.heartbeat(&lease, at(20), LEASE).await.unwrap());
+    store.retire(at(42)).await.unwrap().unwrap();
+    // Whoever renewed its lease has the new key; whoever did not has lost its run anyway.
+    let mine = Writer::Worker(lease);
+    let changes = busy.record(vec![words("x")], at(43)).unwrap().1;
+    worker.append(busy.id(), Revision(1), &mine, at(43), Append::Plain(changes)).await.unwrap();
+    let changes = lost.record(vec![words("x")], at(43)).unwrap().1;
+    let late =
+        asleep.append(lost.id(), Revision(1), &Writer::Worker(stale), at(43), Append::Plain(changes)).await;
+    assert!(matches!(late, Err(AppendError::LeaseLost)), "{late:?}");
+}
+
+/// A database of the schema before there were rotations, as it was left.
+fn of_the_first_schema(place: &Place) {
+    place
+        .meddle()
+        .execute_batch(
+            "DROP TABLE rotation; DROP INDEX runs_finished; ALTER TABLE runs DROP COLUMN erased_at; \
+             ALTER TABLE events DROP COLUMN digest; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+}
+
+#[tokio::test]
+async fn rule_r2_a_database_of_the_first_schema_is_brought_up_to_date_with_its_parked_runs() {
+    let place = Place::new();
+    let store = place.open();
+    let waiting = start_waiting(&store, 1, "default", "alice", Deadline::Never).await;
+    let over = ended(&store, 2).await;
+    drop(store);
+    of_the_first_schema(&place);
+    let before = place.bytes();
+    assert!(matches!(place.try_open(NEW), Err(OpenError::WrongKey { .. })));
+    assert!(place.bytes() == before, "another key changes nothing");
+    let store = place.open();
+    assert!(is_clean(&store).await);
+    let waiting = go_on(&store, &waiting, vec![approval(1)], at(9)).await;
+    rotate(&store).await.unwrap();
+    store.retire(at(100)).await.unwrap();
+    store.erase(over.id(), at(100)).await.unwrap();
+    assert_eq!(store.load(waiting.id()).await.unwrap().revision(), Revision(4));
+    assert!(is_clean(&store).await);
 }

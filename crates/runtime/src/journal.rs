@@ -20,7 +20,7 @@ const RESULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// What came of an append.
 enum Appended {
     /// It is stored.
-    Stored(Changes),
+    Stored(Box<Changes>),
     /// The judge wanted nothing stored.
     Nothing,
     /// The log had moved on, and has been folded anew.
@@ -166,7 +166,7 @@ impl Journal {
         match self.store.append(&self.lease.run, self.revision(), &writer, self.clock.now(), append).await {
             Ok(Some(changes)) => {
                 changes.events().iter().for_each(|event| self.progress.stored(event));
-                Ok(Appended::Stored(changes))
+                Ok(Appended::Stored(Box::new(changes)))
             }
             Ok(None) => Ok(Appended::Nothing),
             Err(AppendError::Conflict) => {

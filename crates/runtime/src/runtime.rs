@@ -117,9 +117,12 @@ pub enum RunError {
     /// It was started, and then the driver had to stop. It can be taken up again.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// The driver was asked to stop, or does not know the run's agent.
-    #[error("the run was left as it is, to be taken up again")]
-    Left(RunId),
+    /// The driver was asked to stop. The run can be taken up again.
+    #[error("run {0} was left as it is, to be taken up again")]
+    Stopped(RunId),
+    /// Its agent or its model is not configured here. It waits for a process that knows them.
+    #[error("the agent or the model of run {0} is not configured here")]
+    AgentGone(RunId),
 }
 
 /// Where a run stopped.
@@ -246,28 +249,28 @@ impl Runtime {
         progress: Arc<dyn Progress>,
         stop: CancellationToken,
     ) -> Result<Outcome, RunError> {
-        let lease = match self.claim(run).await {
-            Ok(lease) => lease,
-            Err(ClaimError::NotActive(_)) => return self.outcome(run).await,
-            Err(error) => return Err(error.into()),
-        };
-        match drive(Arc::clone(&self.parts), lease, progress, stop).await? {
-            (Halt::Parked | Halt::Ended, run) => outcome(run),
-            (Halt::Stopped | Halt::AgentGone, run) => Err(RunError::Left(run.id().clone())),
+        loop {
+            let stopped = match self.claim(run).await {
+                Ok(lease) => {
+                    match drive(Arc::clone(&self.parts), lease, Arc::clone(&progress), stop.clone()).await? {
+                        (Halt::Parked | Halt::Ended, run) => run,
+                        (Halt::Stopped, run) => return Err(RunError::Stopped(run.id().clone())),
+                        (Halt::AgentGone, run) => return Err(RunError::AgentGone(run.id().clone())),
+                    }
+                }
+                Err(ClaimError::NotActive(_)) => self.load(run).await.map_err(DriveError::from)?,
+                Err(error) => return Err(error.into()),
+            };
+            // If work is owed all the same, an answer arrived between the claim and the look.
+            if let Some(outcome) = outcome(stopped) {
+                return Ok(outcome);
+            }
         }
     }
 
     async fn claim(&self, run: &RunId) -> Result<Lease, ClaimError> {
         let token = hex(self.parts.clock.random());
         self.parts.store.claim(run, token, self.parts.clock.now(), self.parts.limits.lease).await
-    }
-
-    /// Where a run stands, without touching it.
-    ///
-    /// # Errors
-    /// [`RunError`]; `Left` when work is owed.
-    pub async fn outcome(&self, run: &RunId) -> Result<Outcome, RunError> {
-        outcome(self.load(run).await.map_err(DriveError::from)?)
     }
 
     /// A run as its log says.
@@ -429,17 +432,14 @@ fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode
     }
 }
 
-fn outcome(run: Run) -> Result<Outcome, RunError> {
+/// Where a run stopped; `None`: work is owed.
+fn outcome(run: Run) -> Option<Outcome> {
     if run.end().is_some() {
-        return Ok(Outcome::Done(Box::new(Finished { run })));
+        return Some(Outcome::Done(Box::new(Finished { run })));
     }
-    match run.open_pending().cloned() {
-        Some(record) => {
-            let digest = record.pending.digest(run.id());
-            Ok(Outcome::Waiting(Box::new(Waiting { id: record.pending.id.clone(), digest, record, run })))
-        }
-        None => Err(RunError::Left(run.id().clone())),
-    }
+    let record = run.open_pending().cloned()?;
+    let digest = record.pending.digest(run.id());
+    Some(Outcome::Waiting(Box::new(Waiting { id: record.pending.id.clone(), digest, record, run })))
 }
 
 fn not_storable(illegal: &Illegal) -> StartError {

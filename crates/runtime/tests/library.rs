@@ -145,7 +145,7 @@ impl AgentLoop for NothingToDo {
     }
 
     async fn drive(&self, run: &RunId) -> Result<Outcome, RunError> {
-        Err(RunError::Left(run.clone()))
+        Err(RunError::AgentGone(run.clone()))
     }
 }
 
@@ -168,6 +168,6 @@ async fn the_loop_the_filter_and_the_policy_can_be_injected() -> Result<(), Box<
     let loops: Box<dyn AgentLoop> = Box::new(NothingToDo(*finished));
     let Outcome::Done(again) = loops.run(request(&actor, &agent)).await? else { panic!("it never waits") };
     assert_eq!(again.output(), Some("done"));
-    assert!(matches!(loops.drive(again.run.id()).await, Err(RunError::Left(_))));
+    assert!(matches!(loops.drive(again.run.id()).await, Err(RunError::AgentGone(_))));
     Ok(())
 }

@@ -350,7 +350,7 @@ async fn rule_r6_a_process_that_does_not_know_the_agent_leaves_the_run_to_others
             poorer.models = Models::default();
         }
         let left = poorer.runtime().drive(waiting.run.id()).await;
-        assert!(matches!(left, Err(RunError::Left(run)) if run == *waiting.run.id()));
+        assert!(matches!(left, Err(RunError::AgentGone(run)) if run == *waiting.run.id()));
         let stop = tokio_util::sync::CancellationToken::new();
         poorer.runtime().work_off(std::sync::Arc::new(countersign::Unwatched), stop).await.unwrap();
         assert_eq!(lines(&bed.ledger), []);

@@ -133,7 +133,7 @@ async fn rule_r8_a_hanging_call_ends_with_its_driver() {
     settle().await;
     assert!(!driving.is_finished(), "it stops at the next boundary, not in the middle of a call");
     gate.unwrap().send_replace(true);
-    assert!(matches!(driving.await.unwrap(), Err(countersign::RunError::Left(left)) if left == run));
+    assert!(matches!(driving.await.unwrap(), Err(countersign::RunError::Stopped(left)) if left == run));
     assert!(!bed.memory.run(&run, bed.now()).await.unwrap().leased, "whoever comes next need not wait");
     let run = ended(bed.runtime().drive(&run).await.unwrap());
     assert_eq!((bed.ledger.names(), result_kinds(&run)), (vec!["slow".to_owned()], vec![Is::Ok]));

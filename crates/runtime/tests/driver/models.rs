@@ -150,6 +150,6 @@ async fn a_stop_does_not_wait_for_a_model_that_hangs() {
     });
     settle().await;
     stop.cancel();
-    assert!(matches!(driving.await.unwrap(), Err(countersign::RunError::Left(_))));
+    assert!(matches!(driving.await.unwrap(), Err(countersign::RunError::Stopped(_))));
     completed(bed.runtime().drive(&run).await.unwrap());
 }

@@ -128,10 +128,8 @@ impl<'a> Follow<'a> {
                     }
                     return Ok(Stop::Interrupted);
                 }
-                Err(RunError::Left(_)) if self.stop.is_cancelled() => return Ok(Stop::Interrupted),
-                // If agent and model are known, it has only moved on between the claim and the look.
-                Err(RunError::Left(_)) if self.is_known(&self.loaded().await?) => continue,
-                Err(RunError::Left(_)) => return Ok(Stop::AgentGone),
+                Err(RunError::Stopped(_)) => return Ok(Stop::Interrupted),
+                Err(RunError::AgentGone(_)) => return Ok(Stop::AgentGone),
                 Err(error) => return Err(self.failed(error)),
             };
             if !asks {
@@ -157,12 +155,6 @@ impl<'a> Follow<'a> {
                 () = self.stop.cancelled() => return Ok(false),
             }
         }
-    }
-
-    fn is_known(&self, run: &Run) -> bool {
-        let (parts, created) = (self.runtime.parts(), run.created());
-        let model = created.models.first().and_then(|model| parts.models.find(model));
-        parts.agents.find(&created.agent).is_some() && model.is_some()
     }
 
     async fn listing(&self) -> Result<countersign::RunListing, Failure> {

@@ -2,7 +2,9 @@
 //!
 //! Invariant: every change is one transaction on the one writing connection, begun with the lock on the file;
 //! readers never wait for it. Whatever promises something to the world is on the disk before the call
-//! returns (R3). Not here: making the folder, backups, a second machine.
+//! returns (R3). What people do to a database as a whole (`rotate`, `doctor`, `purge`, `erase`, `backup`,
+//! `restored`) is not in the port: each has a file of its own. Not here: making the folder, key files, a second
+//! machine.
 
 mod backup;
 mod connections;

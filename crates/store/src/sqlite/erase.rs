@@ -1,11 +1,11 @@
 //! Erasure: the content of an ended run becomes unreadable, and its chain still verifies (R10).
 //!
-//! Invariant: what is destroyed is the run's data key, and with it the content in every copy of the database
-//! from which the key of that run is gone too. The ciphertext goes as well, so its space is free; the digest
-//! that the chain covers stays in its place. The row says when, under its MAC, so nobody can pass damage off
+//! Invariant: what is destroyed is the run's data key, and every ciphertext under it, so that their space is
+//! free; the digest that the chain covers stays in the place of each. The row says when, under its MAC, so nobody can pass damage off
 //! as erasure. What stands in clear (ids, times, kinds, agent, owner, counters) stays: lists still show the run.
 //!
-//! Not reached: copies made before. They hold the key of that day, sealed under the master key of that day.
+//! Not reached: copies made before. They hold the run's key, sealed under the master key of their day; they
+//! become unreadable when that one is changed, retired and destroyed.
 
 use countersign::{Durability, LoadError, RunId, RunState, StoreFault};
 use jiff::Timestamp;

@@ -16,7 +16,7 @@ use crate::name::{CallId, PendingId, Subject};
 use crate::pending::{Closing, HeldCall, Outlook, Pending, PendingStatus, Question};
 use crate::policy::Catalogue;
 use crate::principal::{People, Principal};
-use crate::run::Run;
+use crate::run::{PendingRecord, Run};
 
 /// What a person says about one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -380,48 +380,92 @@ impl std::fmt::Debug for Judgement<'_> {
     }
 }
 
-/// Judges an answer in the order of A8 and says which events store it.
-///
-/// # Errors
-/// [`DecisionRefused`], together with the event that is due all the same: a question that turns out to be
-/// expired or void is closed (A11).
-pub fn settle(
-    judgement: &Judgement<'_>,
-    id: &PendingId,
-    decision: &Decision,
-) -> Result<Vec<Event>, (DecisionRefused, Option<Event>)> {
-    let refused = |reason| (reason, None);
-    let closed = |reason, status| {
-        (reason, Some(Event::PendingClosed(PendingClosed { pending: id.clone(), status, by: None })))
-    };
-    let run = judgement.run;
-    let by = judgement.people.find(judgement.by).ok_or(refused(DecisionRefused::NotFound))?;
-    let record = run.pending(id).ok_or(refused(DecisionRefused::NotFound))?;
-    if !by.may_settle_for(&run.created().owner) {
-        return Err(refused(DecisionRefused::NotFound));
-    }
-    let pending = &record.pending;
-    well_formed(pending, &decision.said).map_err(refused)?;
+/// A refusal, together with the event that is due all the same: a question that turns out to be expired or
+/// void is closed (A11).
+pub type RefusedWith = (DecisionRefused, Option<Event>);
 
+/// The question and whoever wants to settle it, as far as they may see it.
+fn visible<'a>(
+    judgement: &Judgement<'a>,
+    id: &PendingId,
+) -> Result<(&'a Principal, &'a PendingRecord), DecisionRefused> {
+    let by = judgement.people.find(judgement.by).ok_or(DecisionRefused::NotFound)?;
+    let record = judgement.run.pending(id).ok_or(DecisionRefused::NotFound)?;
+    if by.may_settle_for(&judgement.run.created().owner) {
+        Ok((by, record))
+    } else {
+        Err(DecisionRefused::NotFound)
+    }
+}
+
+/// Whether the question is still open, in time, and about tools that are what they were.
+fn open(judgement: &Judgement<'_>, record: &PendingRecord) -> Result<(), RefusedWith> {
+    let refused = |reason| Err((reason, None));
+    let pending = &record.pending;
+    let closed = |reason, status| {
+        let event = PendingClosed { pending: pending.id.clone(), status, by: None };
+        Err((reason, Some(Event::PendingClosed(event))))
+    };
     match (record.status, &record.decided) {
         (PendingStatus::Open, _) => {}
-        (PendingStatus::Withdrawn, _) => return Err(refused(DecisionRefused::Withdrawn)),
-        (PendingStatus::Void, _) => return Err(refused(DecisionRefused::Void)),
-        (PendingStatus::Superseded, _) => return Err(refused(DecisionRefused::Superseded)),
-        (PendingStatus::Expired, _) => return Err(refused(DecisionRefused::Expired)),
-        (_, Some(decided)) => {
-            return Err(refused(DecisionRefused::AlreadyDecided(Box::new(decided.clone()))));
-        }
-        (_, None) => return Err(refused(DecisionRefused::Expired)),
+        (PendingStatus::Withdrawn, _) => return refused(DecisionRefused::Withdrawn),
+        (PendingStatus::Void, _) => return refused(DecisionRefused::Void),
+        (PendingStatus::Superseded, _) => return refused(DecisionRefused::Superseded),
+        (PendingStatus::Expired, _) => return refused(DecisionRefused::Expired),
+        (_, Some(decided)) => return refused(DecisionRefused::AlreadyDecided(Box::new(decided.clone()))),
+        (_, None) => return refused(DecisionRefused::Expired),
     }
     if pending.expires_at.has_passed(judgement.now) {
-        return Err(closed(DecisionRefused::Expired, Closing::Expired));
+        return closed(DecisionRefused::Expired, Closing::Expired);
     }
     if matches!(pending.question, Question::Approval | Question::Input { .. })
         && definition_changed(pending, judgement.tools)
     {
-        return Err(closed(DecisionRefused::Void, Closing::Void));
+        return closed(DecisionRefused::Void, Closing::Void);
     }
+    Ok(())
+}
+
+/// Whether somebody may change arguments of a held turn now (A14), in the order of A8. Changing one's own is
+/// allowed also under four eyes: it releases nothing, and the editor joins the chain.
+///
+/// # Errors
+/// [`RefusedWith`].
+pub fn may_edit(judgement: &Judgement<'_>, id: &PendingId, digest: Digest) -> Result<(), RefusedWith> {
+    let refused = |reason| (reason, None);
+    let (by, record) = visible(judgement, id).map_err(refused)?;
+    let pending = &record.pending;
+    if pending.question != Question::Approval {
+        return Err(refused(DecisionRefused::WrongKind { kind: pending.question.as_str() }));
+    }
+    open(judgement, record)?;
+    if judgement.second_approver.is_none() {
+        return Err(refused(DecisionRefused::AgentGone));
+    }
+    if digest != pending.digest(judgement.run.id()) {
+        return Err(refused(DecisionRefused::StaleDigest));
+    }
+    if by.is_service() {
+        return Err(refused(DecisionRefused::NotPermitted { by: by.subject.clone() }));
+    }
+    Ok(())
+}
+
+/// Judges an answer in the order of A8 and says which events store it.
+///
+/// # Errors
+/// [`RefusedWith`].
+pub fn settle(
+    judgement: &Judgement<'_>,
+    id: &PendingId,
+    decision: &Decision,
+) -> Result<Vec<Event>, RefusedWith> {
+    let refused = |reason| (reason, None);
+    let run = judgement.run;
+    let (by, record) = visible(judgement, id).map_err(refused)?;
+    let pending = &record.pending;
+    well_formed(pending, &decision.said).map_err(refused)?;
+    open(judgement, record)?;
 
     let released: Vec<&HeldCall> = released(pending, &decision.said);
     let goes_on = match &decision.said {

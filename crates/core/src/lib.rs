@@ -30,7 +30,7 @@ pub use availability::{Allowance, EnableState, GroupSetting, SkillOpinion, Switc
 pub use canonical::canonical;
 pub use decision::{
     Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement,
-    Outcome as SettledOutcome, Said, VerdictWord, settle,
+    Outcome as SettledOutcome, RefusedWith, Said, VerdictWord, may_edit, settle,
 };
 pub use digest::Digest;
 pub use event::{

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign_core::{
     Decision, DecisionRefused, Event, InputProblem, Judgement, PendingId, PendingRecord, PendingRefused,
-    Question, Run, Said, Subject, settle,
+    Question, RefusedWith, Run, Said, Subject, settle,
 };
+
+use jiff::Timestamp;
 
 use crate::journal::load;
 use crate::registry::{problems, validator};
@@ -74,13 +76,15 @@ impl Runtime {
             let Some(problems) = input_problems(&run, id, &decision.said) else {
                 return Err(DecideError::Unreadable("the schema of the question cannot be used".to_owned()));
             };
-            match self.try_decide(&run, id, &decision, by, problems).await {
+            let judged = {
+                let (id, decision) = (id.clone(), Arc::clone(&decision));
+                move |judgement: &Judgement<'_>| settle(judgement, &id, &decision)
+            };
+            match self.append_settled(&run, id, by, problems, judged).await {
                 Ok(record) => return Ok(record),
                 Err(Attempt::Again) => {}
                 Err(Attempt::Refused(refused)) => {
-                    if refused.is_recorded() {
-                        self.record_refusal(&run, id, by, &refused).await;
-                    }
+                    self.record_refusal(&run, id, by, &refused).await;
                     return Err(refused.into());
                 }
                 Err(Attempt::Failed(error)) => return Err(error),
@@ -88,31 +92,23 @@ impl Runtime {
         }
     }
 
-    async fn try_decide(
+    /// Stores what a judgement on this run comes to, conditional on the log not having moved on, with rights
+    /// read in the transaction that stores it. Gives back the pending `shown` as it is then.
+    pub(crate) async fn append_settled(
         &self,
         run: &Run,
-        id: &PendingId,
-        decision: &Arc<Decision>,
+        shown: &PendingId,
         by: &Subject,
         problems: Vec<InputProblem>,
+        judged: impl FnOnce(&Judgement<'_>) -> Result<Vec<Event>, RefusedWith> + Send + 'static,
     ) -> Result<PendingRecord, Attempt> {
         let verdict: Arc<Mutex<Option<DecisionRefused>>> = Arc::default();
         let judge = {
-            let (parts, run, id, decision, by) =
-                (Arc::clone(&self.parts), run.clone(), id.clone(), Arc::clone(decision), by.clone());
+            let (parts, run, by) = (Arc::clone(&self.parts), run.clone(), by.clone());
             let verdict = Arc::clone(&verdict);
             let now = self.parts.clock.now();
             Box::new(move |look: &Look| {
-                let judgement = Judgement {
-                    run: &run,
-                    by: &by,
-                    people: &look.people,
-                    tools: &parts.tools,
-                    second_approver: parts.second_approver_of(&run),
-                    now,
-                    problems: &problems,
-                };
-                let events = match settle(&judgement, &id, &decision) {
+                let events = match judged(&parts.judgement(&run, &by, look, now, &problems)) {
                     Ok(events) => events,
                     Err((refused, due)) => {
                         *verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
@@ -126,8 +122,7 @@ impl Runtime {
                 }
             })
         };
-        let created = run.created();
-        let subjects = vec![by.clone(), created.starter.clone(), created.owner.clone()];
+        let subjects = subjects_of(run, by);
         let at = Revision(run.revision());
         let now = self.parts.clock.now();
         let appended = self
@@ -151,14 +146,24 @@ impl Runtime {
             (Ok(Some(changes)), None) => {
                 let settled = run.record(changes.events().to_vec(), changes.at()).ok();
                 settled
-                    .and_then(|(run, _)| run.pending(id).cloned())
+                    .and_then(|(run, _)| run.pending(shown).cloned())
                     .ok_or_else(|| Attempt::Failed(DecideError::Unreadable("the pending is gone".to_owned())))
             }
         }
     }
 
-    /// Best effort: a refusal that cannot be recorded is still a refusal.
-    async fn record_refusal(&self, run: &Run, id: &PendingId, by: &Subject, refused: &DecisionRefused) {
+    /// Records an attempt that belongs into the record (A9). Best effort: a refusal that cannot be recorded is
+    /// still a refusal.
+    pub(crate) async fn record_refusal(
+        &self,
+        run: &Run,
+        id: &PendingId,
+        by: &Subject,
+        refused: &DecisionRefused,
+    ) {
+        if !refused.is_recorded() {
+            return;
+        }
         let before = self.parts.store.count_refusal(id).await;
         if before.is_ok_and(|before| before < REFUSALS_RECORDED_MAX) {
             let event =
@@ -168,7 +173,8 @@ impl Runtime {
     }
 }
 
-enum Attempt {
+/// Why one attempt to settle stored nothing.
+pub(crate) enum Attempt {
     Again,
     Refused(DecisionRefused),
     Failed(DecideError),
@@ -185,7 +191,25 @@ fn input_problems(run: &Run, id: &PendingId, said: &Said) -> Option<Vec<InputPro
     }
 }
 
+/// Whose rights a judgement on this run needs.
+pub(crate) fn subjects_of(run: &Run, by: &Subject) -> Vec<Subject> {
+    vec![by.clone(), run.created().starter.clone(), run.created().owner.clone()]
+}
+
 impl Parts {
+    /// Everything that settling a question of this run depends on, as of one look.
+    pub(crate) fn judgement<'a>(
+        &'a self,
+        run: &'a Run,
+        by: &'a Subject,
+        look: &'a Look,
+        now: Timestamp,
+        problems: &'a [InputProblem],
+    ) -> Judgement<'a> {
+        let second_approver = self.second_approver_of(run);
+        Judgement { run, by, people: &look.people, tools: &self.tools, second_approver, now, problems }
+    }
+
     /// Whether the run's agent asks for four eyes now; `None`: the agent or its model is not configured here.
     pub(crate) fn second_approver_of(&self, run: &Run) -> Option<bool> {
         let agent = self.agents.find(&run.created().agent)?;

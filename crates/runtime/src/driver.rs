@@ -11,7 +11,7 @@ use std::time::Duration;
 use countersign_core::{
     AgentGates, Ask, CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Deadline, Effect,
     Event, FailCode, GateDenied, ModelFailed, ModelRef, ModelReplied, Outlook, Pending, PendingClosed,
-    PendingId, Preview, ProposedCall, Question, Refusal, Reply, ResultKind, Run, RunFailed, Stage, Step,
+    PendingId, ProposedCall, Question, Refusal, Reply, ResultKind, Run, RunFailed, Stage, Step,
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -21,10 +21,11 @@ use crate::ask::{Asked, Unanswered, ask};
 use crate::journal::{DriveError, Journal};
 use crate::judge::{Bench, Refused, Ruling, is_gate};
 use crate::model::{Answer, Conversation};
+use crate::preview::preview;
 use crate::progress::Progress;
 use crate::runtime::Parts;
 use crate::store::Lease;
-use crate::tool::{CallContext, PreviewContext, Tool, ToolError, ToolOutput};
+use crate::tool::{CallContext, Tool, ToolError, ToolOutput};
 
 /// Why a driver stopped without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,7 +299,7 @@ impl Driver {
         };
         let number = turn.number();
         for call in held.iter_mut().filter(|call| call.refusal().is_none()) {
-            call.preview = self.preview(call).await;
+            call.preview = preview(&self.parts, &self.journal.run, call).await;
         }
         let pending = Pending {
             id: PendingId::from_random(self.parts.clock.random()),
@@ -348,32 +349,6 @@ impl Driver {
                 .now()
                 .checked_add(Duration::from_secs(seconds))
                 .map_or(Deadline::Unreadable, Deadline::At),
-        }
-    }
-
-    /// Made at pause time, under the run owner's rights; a failure is visible as a failure (A7).
-    async fn preview(&self, call: &countersign_core::HeldCall) -> Option<Preview> {
-        let registered = self.parts.tools.tool(&call.tool)?;
-        let (tool, arguments) = (Arc::clone(&registered.tool), call.arguments.clone()?);
-        let cx = PreviewContext::new(
-            self.journal.run.created().owner.clone(),
-            self.journal.run.id().clone(),
-            call.id.clone(),
-        );
-        let made = tokio::spawn(async move { tool.preview(&arguments, &cx).await });
-        let abort = made.abort_handle();
-        let made = tokio::select! {
-            made = made => made,
-            () = self.parts.clock.sleep(registered.tool.timeout()) => {
-                abort.abort();
-                return Some(Preview::failure("The preview took too long."));
-            }
-        };
-        match made {
-            Ok(None) => None,
-            Ok(Some(Ok(preview))) => Some(Preview::of(preview.lines, preview.precondition)),
-            Ok(Some(Err(error))) => Some(Preview::failure(&format!("The preview failed: {error}"))),
-            Err(_) => Some(Preview::failure("The preview failed inside the tool.")),
         }
     }
 

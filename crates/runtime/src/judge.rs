@@ -140,40 +140,59 @@ impl<'a> Bench<'a> {
 
     /// The whole turn, as a question would show it. Previews are not made here.
     pub(crate) fn hold(&self, turn: &Turn) -> Vec<HeldCall> {
-        turn.calls()
-            .map(|CallState { call, .. }| {
-                let registered = self.registry.tool(&call.name);
-                let facts = registered.map(|tool| HeldFacts {
-                    group: tool.spec.group.clone(),
-                    origin: tool.spec.origin.clone(),
-                    effect: tool.spec.effect,
-                    requires_admin: tool.spec.requires_admin,
-                    definition: tool.definition,
-                });
-                let (arguments, outlook) = match self.judge(call) {
-                    Ruling::Refuse(refused) => {
-                        (Arguments::read(call.arguments.as_deref()).ok(), Outlook::Refused(refused.refusal))
-                    }
-                    Ruling::Pass(passed) => {
-                        let outlook = match (passed.because, passed.input) {
-                            (Some(because), _) => Outlook::NeedsApproval(because),
-                            (None, Some(schema)) => Outlook::NeedsInput(schema.clone()),
-                            (None, None) => Outlook::Runs,
-                        };
-                        (Some(passed.arguments), outlook)
-                    }
+        turn.calls().map(|CallState { call, .. }| self.hold_call(call, self.judge(call))).collect()
+    }
+
+    /// A held call with a person's arguments instead (A14): checked and gated again. The model's own stay
+    /// beside them.
+    ///
+    /// # Errors
+    /// What the arguments break.
+    pub(crate) fn hold_edited(
+        &self,
+        call: &ProposedCall,
+        held: &HeldCall,
+        text: &str,
+    ) -> Result<HeldCall, String> {
+        let tool =
+            self.registry.tool(&call.name).ok_or_else(|| Refusal::UnknownTool.sentence().to_owned())?;
+        let arguments = tool.check(Some(text))?;
+        let ruling = self.rule(call, |_| Ok(arguments), Some(held));
+        let mut edited = self.hold_call(call, ruling);
+        edited.original_arguments = held.original_arguments.clone().or_else(|| held.arguments.clone());
+        Ok(edited)
+    }
+
+    fn hold_call(&self, call: &ProposedCall, ruling: Ruling<'_>) -> HeldCall {
+        let facts = self.registry.tool(&call.name).map(|tool| HeldFacts {
+            group: tool.spec.group.clone(),
+            origin: tool.spec.origin.clone(),
+            effect: tool.spec.effect,
+            requires_admin: tool.spec.requires_admin,
+            definition: tool.definition,
+        });
+        let (arguments, outlook) = match ruling {
+            Ruling::Refuse(refused) => {
+                (Arguments::read(call.arguments.as_deref()).ok(), Outlook::Refused(refused.refusal))
+            }
+            Ruling::Pass(passed) => {
+                let outlook = match (passed.because, passed.input) {
+                    (Some(because), _) => Outlook::NeedsApproval(because),
+                    (None, Some(schema)) => Outlook::NeedsInput(schema.clone()),
+                    (None, None) => Outlook::Runs,
                 };
-                HeldCall {
-                    id: call.id.clone(),
-                    tool: call.name.clone(),
-                    facts,
-                    arguments,
-                    original_arguments: None,
-                    outlook,
-                    preview: None,
-                }
-            })
-            .collect()
+                (Some(passed.arguments), outlook)
+            }
+        };
+        HeldCall {
+            id: call.id.clone(),
+            tool: call.name.clone(),
+            facts,
+            arguments,
+            original_arguments: None,
+            outlook,
+            preview: None,
+        }
     }
 
     /// The gate's last word on a call that is about to start, and what it starts on.

@@ -12,6 +12,7 @@ mod kit;
 mod arguments;
 mod cancelling;
 mod decisions;
+mod edits;
 mod failures;
 mod gates;
 mod inputs;

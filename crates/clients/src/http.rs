@@ -134,7 +134,11 @@ impl Answer {
     }
 }
 
-fn client(options: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwest::Error> {
+/// A client with these options over those that all have.
+///
+/// # Errors
+/// When the TLS library cannot be set up.
+pub(crate) fn client(options: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwest::Error> {
     use_ring();
     match options(builder()).build() {
         Ok(client) => Ok(client),

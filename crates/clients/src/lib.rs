@@ -2,9 +2,11 @@
 //!
 //! Each client turns the one transcript of `countersign` into its vendor's JSON and back. Nothing outside
 //! this crate knows that JSON, and nothing in here decides, retries or stores. The tools that an operator
-//! declares, over HTTP or as a command, are called from here too.
+//! declares, over HTTP or as a command, are called from here too, and the one built-in tool that needs a wire,
+//! `fetch_page`.
 
 // What they share.
+mod address;
 mod http;
 mod kept;
 mod secret;
@@ -19,8 +21,12 @@ mod command_tool;
 mod http_tool;
 mod tool_setup;
 
+// The tool that reads the web.
+mod fetch_page;
+
 pub use command_tool::{CommandEnvironment, CommandTool, CommandToolConfig};
 pub use demo::{DEMO_MODEL, DEMO_PROVIDER, Demo, tour_files};
+pub use fetch_page::{FetchPage, FetchPageConfig, HostPattern, NotAHostPattern};
 pub use http::ANSWER_BYTES_MAX;
 pub use http_tool::{HttpTool, HttpToolConfig};
 pub use openai::{OpenAi, OpenAiConfig, SetupError};

@@ -1,5 +1,6 @@
 //! Why an operator's declaration is no tool that can be called, and the check that two kinds of tool share.
 
+use countersign::NotAName;
 use reqwest::Url;
 
 /// Why a tool cannot be set up. Names what is wrong without quoting it (S5).
@@ -24,6 +25,9 @@ pub enum ToolSetupError {
     /// A NUL character, which no command line can carry.
     #[error("`command` must not hold a NUL character")]
     NulInCommand,
+    /// A name of our own broke the rules of the contract; the names are constants, so it does not happen.
+    #[error("the tool has no name")]
+    Name(#[from] NotAName),
     /// The HTTP client.
     #[error("the HTTP client cannot be set up")]
     Http(#[from] reqwest::Error),

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::name::{GroupName, ToolName};
 use crate::tool::ToolSpec;
@@ -118,6 +118,30 @@ pub enum SkillOpinion {
     Only(BTreeSet<String>),
 }
 
+/// A skill as a run was started with it (R7): what it says about tools, kept with the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkillInForce {
+    /// Its name.
+    pub name: String,
+    /// `allowed-tools`; absent: it has no opinion. Empty: nothing (G6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Vec<String>>,
+    /// Whether its text was left out for want of space. Its opinion counts all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prose_left_out: bool,
+}
+
+impl SkillInForce {
+    /// What it says about tools (G6).
+    pub fn opinion(&self) -> SkillOpinion {
+        match &self.allowed_tools {
+            None => SkillOpinion::None,
+            Some(names) => SkillOpinion::Only(names.iter().cloned().collect()),
+        }
+    }
+}
+
 /// Which tools an agent allows: the result of its settings (G7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowance {
@@ -155,6 +179,17 @@ impl Allowance {
                 .map(|tool| tool.name.clone())
                 .collect(),
         )
+    }
+
+    /// What both allow.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Everything, one) | (one, Self::Everything) => one,
+            (Self::Only(names), Self::Only(others)) => {
+                Self::Only(names.intersection(&others).cloned().collect())
+            }
+        }
     }
 
     /// Whether the agent allows this tool.

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::availability::ToolRequest;
+use crate::availability::{SkillInForce, ToolRequest};
 use crate::decision::Decided;
 use crate::limits::{Limit, RunLimits};
 use crate::message::{InputMessage, Reply, Usage};
@@ -109,6 +109,9 @@ pub struct Created {
     pub approval_ttl_s: Option<u64>,
     /// Whether four eyes were asked for when the run started (A8).
     pub second_approver: bool,
+    /// The skills in force (R7).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<SkillInForce>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -26,7 +26,9 @@ mod tool;
 
 pub use approval::{Because, needs_approval, runs_unattended, unattended};
 pub use arguments::{ARGUMENTS_BYTES_MAX, ARGUMENTS_DEPTH_MAX, Arguments, ArgumentsError};
-pub use availability::{Allowance, EnableState, GroupSetting, SkillOpinion, Switch, Switches, ToolRequest};
+pub use availability::{
+    Allowance, EnableState, GroupSetting, SkillInForce, SkillOpinion, Switch, Switches, ToolRequest,
+};
 pub use canonical::canonical;
 pub use decision::{
     Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement,

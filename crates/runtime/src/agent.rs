@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use countersign_core::{
-    AgentGates, AgentName, Allowance, Catalogue, Enforcement, GroupSetting, ModelRef, RunLimits, SkillOpinion,
+    AgentGates, AgentName, Allowance, Catalogue, Created, Enforcement, GroupSetting, ModelRef, RunLimits,
+    SkillInForce, SkillOpinion,
 };
 
 use crate::model::Models;
@@ -20,8 +21,8 @@ pub struct Agent {
     pub system_prompt: Option<String>,
     /// G5.
     pub groups: GroupSetting,
-    /// G6: what its skills say about tools.
-    pub skills: Vec<SkillOpinion>,
+    /// G6: its skills, and what they say about tools. Their texts are in the system prompt.
+    pub skills: Vec<SkillInForce>,
     /// The caps of a whole run; a request may only lower them.
     pub limits: RunLimits,
     /// How long a question stays open; absent: for ever.
@@ -62,9 +63,29 @@ impl Agents {
         tools: &dyn Catalogue,
     ) -> AgentGates {
         AgentGates {
-            allowance: Allowance::of(&agent.groups, &agent.skills, tools.all()),
+            allowance: Allowance::of(&agent.groups, &opinions(&agent.skills), tools.all()),
             zone: models.zone_of(chain),
             enforcement: self.enforcement,
         }
     }
+
+    /// The same for a run that was started some time ago: the skills that it was started with restrict it as well
+    /// as those that its agent has now (R7). Neither gives back what the other takes away.
+    pub(crate) fn gates_of_run(
+        &self,
+        agent: &Agent,
+        created: &Created,
+        models: &Models,
+        tools: &dyn Catalogue,
+    ) -> AgentGates {
+        let mut gates = self.gates(agent, &created.models, models, tools);
+        let started_with =
+            Allowance::of(&GroupSetting::Unrestricted, &opinions(&created.skills), tools.all());
+        gates.allowance = gates.allowance.and(started_with);
+        gates
+    }
+}
+
+fn opinions(skills: &[SkillInForce]) -> Vec<SkillOpinion> {
+    skills.iter().map(SkillInForce::opinion).collect()
 }

@@ -80,7 +80,7 @@ pub(crate) async fn drive(
             store.release(&lease, journal.revision()).await?;
             return Ok((Halt::AgentGone, journal.run));
         };
-        let gates = parts.agents.gates(agent, &created.models, &parts.models, &parts.tools);
+        let gates = parts.agents.gates_of_run(agent, created, &parts.models, &parts.tools);
         let mut driver = Driver {
             parts: Arc::clone(&parts),
             progress,

@@ -429,6 +429,7 @@ fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode
         // A fraction of a second is rounded up: a question is never shorter open than the agent says.
         approval_ttl_s: agent.approval_ttl.map(|ttl| ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0)),
         second_approver: agent.second_approver,
+        skills: agent.skills.clone(),
     }
 }
 

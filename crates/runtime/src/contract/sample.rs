@@ -49,6 +49,7 @@ pub fn created(agent_name: &str, owner: &str) -> Created {
         limits: RunLimits { iterations_max: 1000, tokens_max: None },
         approval_ttl_s: None,
         second_approver: false,
+        skills: Vec::new(),
     }
 }
 

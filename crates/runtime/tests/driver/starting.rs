@@ -3,7 +3,7 @@
 use countersign::testing::{text, turn};
 use countersign::{
     AgentName, DataClass, Decision, Enforcement, Event, GroupName, GroupSetting, Mode, ModelRef, Models,
-    Provider, ProviderName, Refusal, ResultKind as Is, RunRequest, SkillOpinion, StartError, Zone,
+    Provider, ProviderName, Refusal, ResultKind as Is, RunRequest, SkillInForce, StartError, Zone,
 };
 
 use crate::kit::{
@@ -55,6 +55,44 @@ async fn a_model_of_the_request_stands_alone() {
     assert_eq!((bed.witness.seen().len(), second.seen()[0].model.as_str()), (0, "special"));
 }
 
+fn skill(allowed: Option<&[&str]>) -> SkillInForce {
+    let allowed_tools = allowed.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+    SkillInForce { name: "editor".to_owned(), allowed_tools, prose_left_out: false }
+}
+
+/// The skills of the start, those of the agent at the resume, and whether the held call runs.
+#[tokio::test]
+async fn rule_r7_the_skills_of_the_start_restrict_a_run_as_much_as_those_of_today() {
+    let drop_only = || vec![skill(Some(&["page_drop"]))];
+    let get_only = || vec![skill(Some(&["page_get"]))];
+    for (started_with, now, runs) in [
+        (drop_only(), vec![], true),
+        (drop_only(), drop_only(), true),
+        (drop_only(), get_only(), false),
+        (vec![], get_only(), false),
+    ] {
+        let script = Witness::script([turn(&[("page_drop", "{}")]), text("done")]);
+        let mut bed = Bed::new(script, |ledger| vec![write("page_drop", ledger).into()]).await;
+        bed.agent.skills = started_with.clone();
+        let held = waiting(bed.run().await);
+        assert_eq!(held.run.created().skills, started_with, "they are stored with the run");
+        bed.agent.skills = now;
+        let run = completed(bed.approve(&held).await);
+        assert_eq!(bed.ledger.names().len(), usize::from(runs), "{:?}", refusals(&run));
+    }
+    // What the start took away does not come back with another configuration.
+    let script = Witness::script([turn(&[("page_drop", "{}")]), turn(&[("page_get", "{}")]), text("done")]);
+    let tools = |ledger: &countersign::testing::Ledger| {
+        vec![write("page_drop", ledger).into(), read("page_get", ledger).into()]
+    };
+    let mut bed = Bed::new(script, tools).await;
+    bed.agent.skills = drop_only();
+    let held = waiting(bed.run().await);
+    bed.agent.skills = vec![];
+    completed(bed.approve(&held).await);
+    assert_eq!(bed.ledger.names(), ["page_drop"]);
+}
+
 #[tokio::test]
 async fn rule_p4_groups_and_skills_of_the_agent_restrict_what_is_offered_and_run() {
     let script = || Witness::script([turn(&[("page_get", "{}"), ("clock_now", "{}")]), text("done")]);
@@ -66,15 +104,14 @@ async fn rule_p4_groups_and_skills_of_the_agent_restrict_what_is_offered_and_run
     };
     let system = GroupSetting::from_list([GroupName::parse("system").unwrap()]);
     let ghost = GroupSetting::from_list([GroupName::parse("ghost").unwrap()]);
-    let clock = SkillOpinion::Only(["clock_now".to_owned()].into());
-    let nothing = SkillOpinion::Only([].into());
+    let (clock, nothing, silent) = (skill(Some(&["clock_now"])), skill(Some(&[])), skill(None));
     let open = GroupSetting::Unrestricted;
     for (groups, skills, offered) in [
         (system.clone(), vec![], vec!["clock_now"]),
         (ghost, vec![], vec![]),
         (open.clone(), vec![clock, nothing.clone()], vec!["clock_now"]),
-        (open.clone(), vec![SkillOpinion::None, nothing], vec![]),
-        (open, vec![SkillOpinion::None], vec!["page_get", "clock_now"]),
+        (open.clone(), vec![silent.clone(), nothing], vec![]),
+        (open, vec![silent], vec!["page_get", "clock_now"]),
     ] {
         let mut bed = Bed::new(script(), tools).await;
         bed.agent.groups = groups;

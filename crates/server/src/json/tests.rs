@@ -29,6 +29,7 @@ fn created() -> Created {
         limits: RunLimits { iterations_max: 20, tokens_max: None },
         approval_ttl_s: None,
         second_approver: false,
+        skills: Vec::new(),
     }
 }
 

@@ -25,6 +25,7 @@ fn waiting(tool: &str, arguments: &str, preview: &[&str]) -> Run {
         limits: RunLimits { iterations_max: 20, tokens_max: None },
         approval_ttl_s: None,
         second_approver: false,
+        skills: Vec::new(),
     };
     let reply = Reply {
         provider: "stub".parse().unwrap(),

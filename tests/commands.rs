@@ -84,11 +84,12 @@ fn tools_are_listed_switched_and_explained() {
         let items = folder.json(arguments)["items"].as_array().unwrap().clone();
         items.iter().map(|tool| text(&tool["name"]).to_owned()).collect()
     };
-    let all =
-        ["list_files", "read_file", "search_files", "write_file", "edit_file", "move_file", "delete_file"];
-    assert_eq!(names(&["tools", "list", "--json"]), all);
-    assert_eq!(names(&["tools", "list", "--unattended", "--json"]), all[..3]);
-    assert_eq!(names(&["tools", "list", "--agent", "reader", "--json"]), all[..3]);
+    let reading = ["list_files", "read_file", "search_files"];
+    let writing = ["write_file", "edit_file", "move_file", "delete_file"];
+    let status = ["list_runs", "system_status"];
+    assert_eq!(names(&["tools", "list", "--json"]), [&reading[..], &writing, &status].concat());
+    assert_eq!(names(&["tools", "list", "--unattended", "--json"]), [&reading[..], &status].concat());
+    assert_eq!(names(&["tools", "list", "--agent", "reader", "--json"]), reading);
 
     assert!(
         folder
@@ -102,7 +103,10 @@ fn tools_are_listed_switched_and_explained() {
         tool["enabled"],
         json!({ "effective": false, "tool": false, "group": true, "default": true, "overridden": true })
     );
-    assert_eq!(names(&["tools", "list", "--unattended", "--json"]), ["list_files", "search_files"]);
+    assert_eq!(
+        names(&["tools", "list", "--unattended", "--json"]),
+        ["list_files", "search_files", "list_runs", "system_status"]
+    );
     let explained = folder.json(&["tools", "explain", "read_file", "--json"]);
     assert_eq!((&explained["allowed"], &explained["reason"]), (&json!(false), &json!("tool_disabled")));
     folder.run(&["groups", "disable", "files"]).expect(0);
@@ -134,7 +138,7 @@ fn rule_g10_a_switch_for_a_name_nobody_has_is_an_error_and_stores_nothing() {
         assert!(done.one_sentence().contains("nothing was stored"), "{done:?}");
     }
     let groups = folder.json(&["groups", "list", "--json"]);
-    assert_eq!(groups["items"].as_array().unwrap().len(), 2);
+    assert_eq!(groups["items"].as_array().unwrap().len(), 4);
     assert!(groups["items"].as_array().unwrap().iter().all(|group| group["overridden"] == false));
 }
 
@@ -147,15 +151,17 @@ fn orphaned_switches_are_shown_and_can_be_removed() {
         .write("countersign.toml", "[providers.d]\nkind = \"demo\"\n[agents.default]\nmodels = [\"d/x\"]\n");
     let tools = folder.json(&["tools", "list", "--json"]);
     assert_eq!(
-        tools["items"][0],
+        tools["items"][2],
         json!({ "name": "read_file", "orphaned": true,
         "enabled": { "effective": false, "tool": false, "group": null, "default": null, "overridden": true } })
     );
     assert!(folder.run(&["tools", "disable", "read_file"]).expect(2).one_sentence().contains("no tool"));
     folder.run(&["tools", "reset", "read_file"]).expect(0);
     folder.run(&["groups", "reset", "files"]).expect(0);
-    assert_eq!(folder.json(&["tools", "list", "--json"])["items"], json!([]));
-    assert_eq!(folder.json(&["groups", "list", "--json"])["items"], json!([]));
+    for (list, count) in [("tools", 2), ("groups", 2)] {
+        let items = folder.json(&[list, "list", "--json"])["items"].as_array().unwrap().clone();
+        assert_eq!(items.len(), count, "{items:?}");
+    }
 }
 
 #[test]
@@ -379,7 +385,7 @@ fn rule_g8_without_tools_nothing_about_tools_is_on_the_wire() {
     folder.run(&["run", "x"]).expect(0);
     let asked = server.asked();
     assert!(asked[0].get("tools").is_none(), "{}", asked[0]);
-    assert_eq!(asked[1]["tools"].as_array().unwrap().len(), 7);
+    assert_eq!(asked[1]["tools"].as_array().unwrap().len(), 9);
 }
 
 #[test]

@@ -5,8 +5,10 @@
 //! configuration builds (`setup`), which model is at hand without one (`at_hand`).
 
 mod document;
-mod duration;
-mod nearest;
+pub(crate) mod duration;
+pub(crate) mod nearest;
+mod settings;
+mod tools;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,8 @@ use countersign::{AgentName, Enforcement, GroupName, ITERATIONS_DEFAULT, ModelRe
 
 use crate::environment::Environment;
 use document::{Document, Section};
+pub(crate) use settings::ToolSettings;
+pub(crate) use tools::{BUILT_IN, Tool, Way};
 
 /// The name of the file that is looked for.
 pub(crate) const FILE: &str = "countersign.toml";
@@ -41,6 +45,12 @@ pub(crate) struct Config {
     pub(crate) workspace: Option<PathBuf>,
     /// The providers, in the order of their names.
     pub(crate) providers: Vec<Provider>,
+    /// The tools that the operator declares, in their order.
+    pub(crate) tools: Vec<Tool>,
+    /// What the operator says about tools that are there without them, in the order of the names.
+    pub(crate) tool_settings: Vec<ToolSettings>,
+    /// The folders in which skills lie.
+    pub(crate) skill_paths: Vec<PathBuf>,
     /// The agents, in the order of their names; none: one `default` with the model at hand.
     pub(crate) agents: Vec<Agent>,
     /// Whether data classes are enforced (P8).
@@ -87,6 +97,8 @@ pub(crate) struct Agent {
     pub(crate) system_prompt: Option<String>,
     /// G5, and the line it stands in.
     pub(crate) tool_groups: (Vec<GroupName>, usize),
+    /// The names of its skills, and the line they stand in (G6).
+    pub(crate) skills: (Vec<String>, usize),
     /// The cap of iterations (L1).
     pub(crate) max_iterations: u32,
     /// The budget of tokens (L5).
@@ -156,6 +168,9 @@ impl Config {
             key_file: folder.join(STATE).join("key"),
             workspace: Some(folder.to_owned()),
             providers: Vec::new(),
+            tools: Vec::new(),
+            tool_settings: Vec::new(),
+            skill_paths: Vec::new(),
             agents: Vec::new(),
             enforcement: Enforcement::Enforce,
             lease: LEASE_DEFAULT,
@@ -170,6 +185,9 @@ impl Config {
             "workspace",
             "providers",
             "agents",
+            "tools",
+            "tool_settings",
+            "skills",
             "policy",
             "workers",
         ])?;
@@ -179,6 +197,10 @@ impl Config {
         let policy = top.section("policy", &["data_class_enforcement"])?;
         let enforcement =
             policy.as_ref().map(|policy| policy.text("data_class_enforcement")).transpose()?.flatten();
+        let skills = top.section("skills", &["paths"])?;
+        let skills = skills.map(|skills| skills.list("paths", |path| Ok(below(folder, path)))).transpose()?;
+        let tools = top.tables("tools", tools::KEYS, tools::tool)?;
+        tools::check_names(&tools, |line, problem| document.wrong_line(line, problem))?;
         let workers = top.section("workers", &["lease"])?;
         let lease = workers.as_ref().map(|workers| workers.parsed("lease", lease)).transpose()?.flatten();
         Ok(Self {
@@ -187,11 +209,19 @@ impl Config {
             key_file: top.text("key_file")?.map_or(defaults.key_file, |path| below(folder, path)),
             workspace: top.text("workspace")?.map(|path| below(folder, path)),
             providers: top.named("providers", PROVIDER_KEYS, provider)?,
+            tools,
+            tool_settings: top.named("tool_settings", settings::KEYS, settings::settings)?,
+            skill_paths: skills.flatten().unwrap_or_default(),
             agents: top.named("agents", AGENT_KEYS, agent)?,
             enforcement: Enforcement::from_setting(enforcement),
             lease: lease.unwrap_or(LEASE_DEFAULT),
             folder: defaults.folder,
         })
+    }
+
+    /// A line of the file, for a message.
+    pub(crate) fn place(&self, line: usize) -> String {
+        format!("{}:{line}", self.file.as_deref().unwrap_or(Path::new(FILE)).display())
     }
 
     /// An error about a line of the file, found after it was read.
@@ -209,6 +239,7 @@ const AGENT_KEYS: &[&str] = &[
     "models",
     "system_prompt",
     "tool_groups",
+    "skills",
     "max_iterations",
     "max_tokens",
     "approval_ttl",
@@ -287,6 +318,7 @@ fn agent(name: &str, section: &Section<'_>) -> Result<Agent, ConfigError> {
         ),
         system_prompt: section.text("system_prompt")?.map(str::to_owned),
         tool_groups: (groups.unwrap_or_default(), section.line_of("tool_groups")),
+        skills: (section.list("skills", skill)?.unwrap_or_default(), section.line_of("skills")),
         max_iterations: section.number("max_iterations", 1, 10_000)?.unwrap_or(ITERATIONS_DEFAULT),
         max_tokens: section.number("max_tokens", 1, u64::MAX)?,
         approval_ttl: section.parsed("approval_ttl", approval_ttl)?,
@@ -294,6 +326,18 @@ fn agent(name: &str, section: &Section<'_>) -> Result<Agent, ConfigError> {
         line: section.line(),
         name,
     })
+}
+
+/// The name of a folder, and nothing that leads elsewhere.
+fn skill(name: &str) -> Result<String, String> {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+    if name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.len() <= 64
+        && name.chars().all(allowed)
+    {
+        return Ok(name.to_owned());
+    }
+    Err("a skill is named by its folder: letters, digits, _ . -, at most 64, the first no sign".to_owned())
 }
 
 /// The record keeps whole seconds.

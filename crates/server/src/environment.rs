@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use countersign::Subject;
+use countersign_clients::CommandEnvironment;
 
 /// The outside, as it was when the program started.
 #[derive(Clone)]
@@ -46,6 +47,12 @@ impl Environment {
     /// A variable; an empty one counts as not set.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// What a command tool sees of it: no key is among it.
+    pub(crate) fn for_commands(&self) -> CommandEnvironment {
+        let kept = |name| self.get(name).map(str::to_owned);
+        CommandEnvironment { path: kept("PATH"), home: kept("HOME"), lang: kept("LANG"), tz: kept("TZ") }
     }
 
     /// Whether colour is unwanted.

@@ -277,6 +277,7 @@ pub(crate) fn data(event: &Event, iteration: u32) -> Value {
             "tools": created.tools,
             "models": created.models,
             "limits": created.limits,
+            "skills": created.skills,
         }),
         Event::GateDenied(denied) => {
             // The gate's own word where the reason is a gate; dispatch knows a few more.

@@ -68,6 +68,13 @@ pub(crate) fn find(
     read(file)?.ok_or_else(|| KeyError::Missing { database: database.to_owned(), file: file.to_owned() })
 }
 
+/// Where the next key lies while keys are being changed: beside the key file.
+pub(crate) fn next(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".next");
+    name.into()
+}
+
 fn read(file: &Path) -> Result<Option<MasterKey>, KeyError> {
     match std::fs::read_to_string(file).map(Zeroizing::new) {
         Ok(text) => {

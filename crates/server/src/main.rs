@@ -9,6 +9,7 @@ mod at_hand;
 mod config;
 mod environment;
 mod key;
+mod skills;
 mod tour;
 
 // What it becomes.

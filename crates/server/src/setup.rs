@@ -4,6 +4,8 @@
 //! and environment, or the run is left alone. The state and the key do not exist for the file tools, and the
 //! configuration is read-only for them (S2).
 
+mod tools;
+
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -11,18 +13,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::{
-    Agent, AgentName, Agents, AnyTool, Clock, GroupSetting, ITERATIONS_DEFAULT, Limits, Model, ModelRef,
-    Models, NotAName, Parts, Provider as ModelProvider, Registry, RegistryError, RunLimits, Runtime, Store,
-    SystemClock, Zone,
+    Agent, AgentName, Agents, Clock, GroupSetting, ITERATIONS_DEFAULT, Limits, Model, ModelRef, Models,
+    NotAName, Parts, Provider as ModelProvider, Registry, RegistryError, RunLimits, Runtime, Store,
+    SystemClock, ToolName, Zone,
 };
-use countersign_clients::{DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError};
+use countersign_clients::{
+    DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError, ToolSetupError,
+};
 use countersign_store::{OpenError, SqliteOptions, SqliteStore};
-use countersign_tools::{OpenError as WorkspaceError, Workspace, file_tools};
+use countersign_tools::OpenError as WorkspaceError;
 
-use crate::config::{Config, ConfigError, FILE, Kind, Provider, STATE};
+use crate::config::{Config, ConfigError, Kind, Provider, STATE};
 use crate::environment::Environment;
 use crate::key::{self, KeyError};
+use crate::skills::{self, InForce};
 use crate::{at_hand, tour};
+pub(crate) use tools::{Bench, file_tools_of};
 
 /// How long one request to a model may take, its whole answer included.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(300);
@@ -60,6 +66,16 @@ pub(crate) enum SetupError {
     /// The tools.
     #[error(transparent)]
     Tools(#[from] RegistryError),
+    /// A tool that the operator declares.
+    #[error("{place}: the tool {name} cannot be used: {source}")]
+    Tool {
+        /// Where it is configured.
+        place: String,
+        /// Which.
+        name: ToolName,
+        /// Why.
+        source: ToolSetupError,
+    },
     /// A provider that cannot be spoken to.
     #[error("{place}: the provider {name} cannot be used: {source}")]
     Provider {
@@ -113,6 +129,24 @@ impl Setup {
             None if self.config.agents.is_empty() => Ok(Some(at_hand::model(&self.environment)?)),
             None => Ok(None),
         }
+    }
+
+    /// Whether every skill that an agent names can be read (G6).
+    ///
+    /// # Errors
+    /// [`SetupError::Config`], for the first that cannot.
+    pub(crate) fn check_skills(config: &Config) -> Result<(), SetupError> {
+        for agent in &config.agents {
+            for name in &agent.skills.0 {
+                skills::read(config, name).map_err(|error| {
+                    config.wrong(
+                        agent.skills.1,
+                        format!("agents.{}.skills: the skill {name}: {error}", agent.name),
+                    )
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether this model is the script that ships with the program, over its own files.
@@ -212,35 +246,16 @@ impl Setup {
             timeout: MODEL_TIMEOUT,
         });
         let client = client.map_err(|source| SetupError::Provider {
-            place: format!(
-                "{}:{}",
-                self.config.file.as_deref().unwrap_or(Path::new(FILE)).display(),
-                provider.line
-            ),
+            place: self.config.place(provider.line),
             name: provider.name.to_string(),
             source,
         })?;
         Ok(Arc::new(client))
     }
 
-    fn tools(&self, model: Option<&ModelRef>) -> Result<Registry, SetupError> {
-        let Some(root) = self.workspace_of(model) else { return Ok(Registry::default()) };
-        let mut state = vec![self.config.database.clone(), self.config.key_file.clone()];
-        let is_tour = model.is_some_and(|model| self.is_tour(model));
-        if is_tour {
-            make_folder(&self.config.folder.join(STATE))?;
-            tour::ensure(&root).map_err(|source| SetupError::Folder { folder: root.clone(), source })?;
-        } else {
-            state.push(self.config.folder.join(STATE));
-        }
-        let read_only =
-            [self.config.file.clone(), Some(root.join(FILE))].into_iter().flatten().collect::<Vec<_>>();
-        let workspace = Workspace::open(&root, &state, &read_only)?;
-        Ok(Registry::new(file_tools(&workspace)?.into_iter().map(AnyTool::from))?)
-    }
-
     fn agents(&self, model: Option<&ModelRef>) -> Result<Agents, SetupError> {
-        let mut agents: Vec<Agent> = self.config.agents.iter().map(agent).collect();
+        let mut agents: Vec<Agent> =
+            self.config.agents.iter().map(|configured| agent(&self.config, configured)).collect();
         if agents.is_empty() {
             let model = match model {
                 Some(model) => model.clone(),
@@ -261,13 +276,20 @@ impl Setup {
     }
 }
 
-fn agent(configured: &crate::config::Agent) -> Agent {
+fn agent(config: &Config, configured: &crate::config::Agent) -> Agent {
+    let InForce { skills, prose } = skills::in_force(config, &configured.skills.0);
+    let own = configured.system_prompt.clone();
+    let system_prompt = match (own, prose.trim_start()) {
+        (own, "") => own,
+        (None, prose) => Some(prose.to_owned()),
+        (Some(own), prose) => Some(format!("{own}\n\n{prose}")),
+    };
     Agent {
         name: configured.name.clone(),
         models: configured.models.0.clone(),
-        system_prompt: configured.system_prompt.clone(),
+        system_prompt,
         groups: GroupSetting::from_list(configured.tool_groups.0.iter().cloned()),
-        skills: Vec::new(),
+        skills,
         limits: RunLimits { iterations_max: configured.max_iterations, tokens_max: configured.max_tokens },
         approval_ttl: configured.approval_ttl,
         second_approver: configured.second_approver,

@@ -2,15 +2,17 @@
 //!
 //! Invariant: nothing is made and nothing is sent; a database that is there is not opened either.
 
+use std::sync::Arc;
+
 use clap::{Args, Subcommand};
 use countersign::{
-    AgentGates, Allowance, Catalogue, Enforcement, Gate, GroupSetting, Principal, Subject, Switches,
-    ToolName, ToolSpec, Word, Zone,
+    AgentGates, Allowance, Catalogue, Enforcement, Gate, GroupSetting, MemoryStore, Principal, Subject,
+    Switches, SystemClock, ToolName, ToolSpec, Word, Zone,
 };
-use countersign_tools::{Workspace, file_tools};
 
 use crate::config::{Agent, Config, Kind};
-use crate::setup::SetupError;
+use crate::setup::{Bench, Setup, SetupError, file_tools_of};
+use crate::skills;
 use crate::{at_hand, escape, show};
 
 use super::session::Invocation;
@@ -50,10 +52,13 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
             return Err(SetupError::from(config.wrong(agent.models.1, problem)).into());
         }
     }
-    let tools = tools(&config)?;
+    Setup::check_skills(&config)?;
+    let tools = tools(&config, &invocation)?;
     let mut warnings = Vec::new();
     warn_of_providers(&config, &invocation, &mut warnings);
     warn_of_agents(&config, &known, &tools, &mut warnings);
+    warn_of_skills(&config, &tools, &mut warnings);
+    warn_of_settings(&config, &tools, &mut warnings);
     warn_of_tools(&config, &known, &tools, &mut warnings)?;
     let name = config.file.as_ref().map(|file| escape::line(&file.display().to_string()));
     for warning in &warnings {
@@ -87,11 +92,19 @@ fn providers(config: &Config) -> Result<Known, Failure> {
 }
 
 /// What would be registered.
-fn tools(config: &Config) -> Result<Vec<ToolSpec>, Failure> {
-    let Some(root) = &config.workspace else { return Ok(Vec::new()) };
-    let workspace = Workspace::open(root, &[], &[]).map_err(SetupError::from)?;
-    let tools = file_tools(&workspace).map_err(SetupError::from)?;
-    Ok(tools.iter().map(|tool| tool.spec()).collect())
+fn tools(config: &Config, invocation: &Invocation) -> Result<Vec<ToolSpec>, Failure> {
+    let files = match &config.workspace {
+        Some(root) => file_tools_of(config, root, false)?,
+        None => Vec::new(),
+    };
+    let bench = Bench {
+        config,
+        environment: &invocation.environment,
+        // Nothing is asked of it: only facts are looked at.
+        store: Arc::new(MemoryStore::new([0; 32])),
+        clock: Arc::new(SystemClock),
+    };
+    Ok(bench.registry(files)?.tools().map(|tool| tool.spec.clone()).collect())
 }
 
 fn warn_of_providers(config: &Config, invocation: &Invocation, warnings: &mut Vec<String>) {
@@ -163,6 +176,50 @@ fn warn_of_agents(config: &Config, known: &Known, tools: &[ToolSpec], warnings: 
     }
 }
 
+fn warn_of_skills(config: &Config, tools: &[ToolSpec], warnings: &mut Vec<String>) {
+    for agent in &config.agents {
+        let mut warn = |words: String| {
+            let warning = at(config, agent.skills.1, &words);
+            // Two agents may share a line's words, and a skill.
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        };
+        for skill in skills::in_force(config, &agent.skills.0).skills {
+            let name = &skill.name;
+            for tool in skill.allowed_tools.iter().flatten() {
+                if tools.iter().all(|spec| spec.name.as_str() != tool) {
+                    warn(format!("the skill {name} allows {tool}, which no tool is called"));
+                }
+            }
+            if skill.prose_left_out {
+                warn(format!(
+                    "the text of the skill {name} is left out for agent {}: its skills have more than {} bytes",
+                    agent.name,
+                    skills::PROSE_BYTES_MAX
+                ));
+            }
+            let calls_itself = skills::read(config, name).ok().and_then(|skill| skill.calls_itself);
+            if let Some(other) = calls_itself.filter(|other| other != name) {
+                warn(format!("the skill in the folder {name} calls itself {other}"));
+            }
+        }
+    }
+}
+
+fn warn_of_settings(config: &Config, tools: &[ToolSpec], warnings: &mut Vec<String>) {
+    for settings in &config.tool_settings {
+        if tools.iter().all(|tool| tool.name != settings.name) {
+            let name = &settings.name;
+            warnings.push(at(
+                config,
+                settings.line,
+                &format!("tool_settings.{name}: the file tools are not there without a line workspace"),
+            ));
+        }
+    }
+}
+
 /// A tool that no agent can ever be offered, and why not, by the gates themselves.
 fn warn_of_tools(
     config: &Config,
@@ -195,10 +252,12 @@ fn warn_of_tools(
 
 fn gates(config: &Config, agent: &Agent, known: &Known, tools: &Vec<ToolSpec>) -> AgentGates {
     let groups = GroupSetting::from_list(agent.tool_groups.0.iter().cloned());
+    let skills = skills::in_force(config, &agent.skills.0).skills;
+    let opinions: Vec<_> = skills.iter().map(countersign::SkillInForce::opinion).collect();
     let zone = |provider: &str| known.iter().find(|(name, _)| name == provider).map(|(_, zone)| *zone);
     let enforcement: Enforcement = config.enforcement;
     AgentGates {
-        allowance: Allowance::of(&groups, &[], tools.all()),
+        allowance: Allowance::of(&groups, &opinions, tools.all()),
         zone: Zone::of_chain(agent.models.0.iter().map(|model| zone(model.provider.as_str()))),
         enforcement,
     }

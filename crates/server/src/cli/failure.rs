@@ -120,6 +120,7 @@ impl From<SetupError> for Failure {
             | SetupError::Model(_)
             | SetupError::Key(_)
             | SetupError::Tools(_)
+            | SetupError::Tool { .. }
             | SetupError::Provider { .. } => error.to_string(),
         })
     }

@@ -4,6 +4,8 @@ use clap::Args;
 use countersign::{AgentName, InputMessage, InputRole, Mode, ModelRef, RunRequest, Subject, ToolRequest};
 
 use crate::config::Kind;
+use crate::setup::Setup;
+use crate::skills::PROSE_BYTES_MAX;
 use crate::{at_hand, escape, show};
 
 use super::follow::{Follow, Manner, head, stop_at_ctrl_c, tell_denied};
@@ -42,6 +44,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
     let named = arguments.model.as_deref().map(at_hand::named).transpose();
     let named = named.map_err(|error| Failure::usage(format!("--model: {error}")))?;
+    Setup::check_skills(&invocation.configuration()?)?;
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
     let setup = &session.setup;
     let served = match &named {
@@ -84,6 +87,13 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         show::err(&format!("note: {note}"));
     }
     if let Ok((log, run)) = session.load(&id).await {
+        for skill in run.created().skills.iter().filter(|skill| skill.prose_left_out) {
+            show::err(&format!(
+                "note: the text of the skill {} is left out: the skills have more than {PROSE_BYTES_MAX} bytes. What it \
+                 says about tools still counts",
+                skill.name
+            ));
+        }
         tell_denied(&session, &run, &log);
     }
     let manner = Manner { json: arguments.json, asks: true };

@@ -130,13 +130,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
         return Ok(Exit::Done);
     }
     if specs.is_empty() && orphans.is_empty() {
-        show::out(match (narrowed, registry.tools().next().is_none()) {
-            (_, true) => {
-                "There are no tools. A line workspace = \".\" in the configuration brings the file tools."
-            }
-            (true, false) => "No tool may be offered. `tools explain NAME` says why not.",
-            (false, false) => "There are no tools.",
-        });
+        show::out("No tool may be offered. `tools explain NAME` says why not.");
         return Ok(Exit::Done);
     }
     let mut rows =

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Number, Value};
 use toml::de::{DeTable, DeValue};
 
 use super::ConfigError;
@@ -45,7 +46,12 @@ impl<'a> Document<'a> {
     }
 
     fn wrong(&self, at: usize, problem: String) -> ConfigError {
-        ConfigError::Wrong { file: self.file.clone(), line: line_in(self.text, at), problem }
+        self.wrong_line(line_in(self.text, at), problem)
+    }
+
+    /// An error about a line.
+    pub(super) fn wrong_line(&self, line: usize, problem: String) -> ConfigError {
+        ConfigError::Wrong { file: self.file.clone(), line, problem }
     }
 }
 
@@ -165,6 +171,36 @@ impl<'a> Section<'a> {
         parsed.collect::<Result<_, _>>().map(Some)
     }
 
+    /// A table of any shape, as the JSON that it becomes.
+    pub(super) fn json(&self, key: &str) -> Result<Option<Value>, ConfigError> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        if value.get_ref().as_table().is_none() {
+            return Err(self.wanted(key, "a table", value.get_ref()));
+        }
+        json(value.get_ref()).map(Some).map_err(|problem| self.wrong_at(key, &problem))
+    }
+
+    /// All tables of the list `key`, in order. Errors call each by its `name`, where it has one.
+    pub(super) fn tables<T>(
+        &self,
+        key: &str,
+        known: &[&str],
+        read: impl Fn(&Section<'a>) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let wanted =
+            || self.wrong_at(key, &format!("it must be a list of tables, each begun with [[{key}]]"));
+        let items = value.get_ref().as_array().ok_or_else(wanted)?;
+        let sections = items.iter().map(|item| {
+            let table = item.get_ref().as_table().ok_or_else(wanted)?;
+            let name = table.get("name").and_then(|name| name.get_ref().as_str());
+            let path = name.map_or_else(|| self.full(key), |name| format!("{}.{name}", self.full(key)));
+            let section = Section { document: self.document, path, at: item.span(), table };
+            read(&section.checked(known)?)
+        });
+        sections.collect()
+    }
+
     /// A table in this one.
     pub(super) fn section(&self, key: &str, known: &[&str]) -> Result<Option<Section<'a>>, ConfigError> {
         let Some((name, value)) = self.table.get_key_value(key) else { return Ok(None) };
@@ -199,6 +235,33 @@ impl<'a> Section<'a> {
 /// A key as it may stand in a message.
 fn shown(key: &str) -> String {
     crate::escape::short(key, 120)
+}
+
+/// TOML as JSON. A time and a number that is none have no form in JSON.
+fn json(value: &DeValue<'_>) -> Result<Value, String> {
+    let unfit = |what: &str| Err(format!("it must be plain JSON, which has no {what}"));
+    Ok(match value {
+        DeValue::String(text) => Value::from(text.as_ref()),
+        DeValue::Boolean(flag) => Value::from(*flag),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Value::from(number),
+            Err(_) => return unfit("whole number of this size"),
+        },
+        DeValue::Float(number) => match number.as_str().parse::<f64>().ok().and_then(Number::from_f64) {
+            Some(number) => Value::Number(number),
+            None => return unfit("such number"),
+        },
+        DeValue::Datetime(_) => return unfit("time"),
+        DeValue::Array(items) => {
+            Value::Array(items.iter().map(|item| json(item.get_ref())).collect::<Result<_, _>>()?)
+        }
+        DeValue::Table(table) => {
+            let members = table
+                .iter()
+                .map(|(key, value)| Ok((key.get_ref().as_ref().to_owned(), json(value.get_ref())?)));
+            Value::Object(members.collect::<Result<_, String>>()?)
+        }
+    })
 }
 
 fn kind_of(value: &DeValue<'_>) -> &'static str {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Reads `500ms`, `30s`, `5m`, `12h`, `7d`.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let wrong = || "a duration is a whole number and a unit: 500ms, 30s, 5m, 12h, 7d".to_owned();

@@ -1,7 +1,7 @@
 //! The known word that somebody most likely meant.
 
 /// The nearest of the known words, if one is near enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = known.iter().map(|known| (distance(word, known), *known)).min()?;
     let near_enough = word.chars().count().max(near.1.chars().count()).div_ceil(2);
     (near.0 <= near_enough).then_some(near.1)

@@ -1,3 +1,6 @@
+use countersign::{DataClass, Effect, OperatorWord, Origin, Pause, TIMEOUT_DEFAULT, ToolSpec};
+use serde_json::json;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -26,10 +29,20 @@ fn everything_that_is_configured_is_typed() {
         models = ["stub/a/b", "stub/c"]
         system_prompt = "Look after the pages."
         tool_groups = ["files"]
+        skills = ["editor"]
         max_iterations = 8
         max_tokens = 200_000
         approval_ttl = "7d"
         second_approver = true
+
+        [skills]
+        paths = ["skills", "/more"]
+
+        [tool_settings.read_file]
+        enabled = false
+        approval = "ask"
+        requires_admin = true
+        data_class = "source_code"
 
         [policy]
         data_class_enforcement = " Observe "
@@ -61,16 +74,152 @@ fn everything_that_is_configured_is_typed() {
                 models: (vec![ModelRef::parse("stub/a/b").unwrap(), ModelRef::parse("stub/c").unwrap()], 13),
                 system_prompt: Some("Look after the pages.".into()),
                 tool_groups: (vec!["files".parse().unwrap()], 15),
+                skills: (vec!["editor".into()], 16),
                 max_iterations: 8,
                 max_tokens: Some(200_000),
                 approval_ttl: Some(Duration::from_secs(604_800)),
                 second_approver: true,
                 line: 12,
             }],
+            tools: Vec::new(),
+            tool_settings: vec![ToolSettings {
+                name: "read_file".parse().unwrap(),
+                line: 25,
+                enabled: Some(false),
+                asks: true,
+                requires_admin: Some((true, 28)),
+                data_class: Some((DataClass::SourceCode, 29)),
+            }],
+            skill_paths: vec!["/x/skills".into(), "/more".into()],
             enforcement: Enforcement::Observe,
             lease: Duration::from_secs(2),
         }
     );
+}
+
+#[test]
+fn a_declared_tool_has_the_strictest_facts_where_nothing_is_said() {
+    let config = parse(
+        r#"
+        [[tools]]
+        name = "page_drop"
+        group = "content"
+        http = "http://127.0.0.1:9200/page_drop"
+
+        [[tools]]
+        name = "word_count"
+        description = "Count"
+        group = "text"
+        effect = "read"
+        command = ["wc", "-w"]
+        timeout = "2s"
+        data_class = "editor_content"
+        approval = "ask"
+        enabled = false
+        requires_admin = true
+        preview = "http://127.0.0.1:9200/p"
+        parameters = { type = "object", properties = { n = { type = "integer", minimum = -1, maximum = 1.5 } } }
+        "#,
+    )
+    .unwrap();
+    let strict = || Tool {
+        spec: ToolSpec {
+            name: "page_drop".parse().unwrap(),
+            description: String::new(),
+            group: "content".parse().unwrap(),
+            origin: Origin::Http,
+            effect: Effect::Write,
+            data_class: DataClass::SecretAdjacent,
+            enabled_by_default: true,
+            requires_admin: false,
+            pause: Pause::Runs,
+            operator: OperatorWord::Silent,
+            parameters: json!({ "type": "object", "properties": {} }),
+        },
+        way: Way::Http("http://127.0.0.1:9200/page_drop".into()),
+        preview: None,
+        timeout: TIMEOUT_DEFAULT,
+        line: 2,
+    };
+    let said = Tool {
+        spec: ToolSpec {
+            name: "word_count".parse().unwrap(),
+            description: "Count".into(),
+            group: "text".parse().unwrap(),
+            origin: Origin::Command,
+            effect: Effect::Read,
+            data_class: DataClass::EditorContent,
+            enabled_by_default: false,
+            requires_admin: true,
+            pause: Pause::Asks,
+            parameters: json!({
+                "type": "object", "properties": { "n": { "type": "integer", "minimum": -1, "maximum": 1.5 } }
+            }),
+            ..strict().spec
+        },
+        way: Way::Command(vec!["wc".into(), "-w".into()]),
+        preview: Some("http://127.0.0.1:9200/p".into()),
+        timeout: Duration::from_secs(2),
+        line: 7,
+    };
+    assert_eq!(config.tools, [strict(), said]);
+}
+
+#[test]
+fn an_error_in_a_tool_names_the_tool() {
+    let tool = "[[tools]]\nname = \"a\"\ngroup = \"g\"\n";
+    let http = "http = \"http://127.0.0.1:1/\"\n";
+    for (text, expected) in [
+        ("tools = 7", ":1: tools: it must be a list of tables, each begun with [[tools]]"),
+        ("[[tools]]\ngroup = \"g\"\nhttp = \"x\"", ":1: tools: the key name is missing"),
+        ("[[tools]]\nname = \"a.b\"", ":2: tools.a.b.name: \"a.b\" is not a tool name"),
+        ("[[tools]]\nname = \"a\"\nhttp = \"x\"", ":1: tools.a: the key group is missing"),
+        (tool, ":1: tools.a: one of the keys http and command must be there"),
+        (
+            &format!("{tool}{http}command = [\"x\"]"),
+            ":5: tools.a.command: a tool has http or command, not both",
+        ),
+        (
+            &format!("{tool}{http}efect = \"read\""),
+            ":5: the key tools.a.efect is unknown; did you mean effect?",
+        ),
+        (
+            &format!("{tool}{http}effect = \"reads\""),
+            ":5: tools.a.effect: it must be one of read, idempotent_write",
+        ),
+        (
+            &format!("{tool}{http}data_class = \"x\""),
+            ":5: tools.a.data_class: it must be one of public_content",
+        ),
+        (&format!("{tool}{http}approval = \"no\""), ":5: tools.a.approval: it must be \"ask\""),
+        (&format!("{tool}{http}timeout = \"0s\""), ":5: tools.a.timeout: a call needs some time"),
+        (
+            &format!("{tool}{http}parameters = \"x\""),
+            ":5: tools.a.parameters: it must be a table, not a text",
+        ),
+        (
+            &format!("{tool}{http}parameters = {{ x = 1979-05-27 }}"),
+            ":5: tools.a.parameters: it must be plain JSON, which has no time",
+        ),
+        (
+            &format!("{tool}{http}input = {{ type = \"object\" }}"),
+            ":5: tools.a.input: a tool that needs input must",
+        ),
+        (&format!("{tool}{http}\n{tool}{http}"), ":6: tools.a: the tool of line 1 has this name already"),
+        (
+            "[[tools]]\nname = \"read_file\"\ngroup = \"g\"\nhttp = \"x\"",
+            ":1: tools.read_file: a built-in tool has this name",
+        ),
+        ("[tool_settings.a]\nhosts = []", ":2: the key tool_settings.a.hosts is unknown"),
+        ("[tool_settings.\"a.b\"]", ":1: tool_settings.a.b: \"a.b\" is not a tool name"),
+        (
+            "[agents.a]\nmodels = [\"a/b\"]\nskills = [\"../x\"]",
+            ":3: agents.a.skills: a skill is named by its folder",
+        ),
+    ] {
+        let message = wrong(text);
+        assert!(message.contains(expected), "{text}\n{message}");
+    }
 }
 
 #[test]

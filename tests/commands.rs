@@ -87,7 +87,10 @@ fn tools_are_listed_switched_and_explained() {
     let reading = ["list_files", "read_file", "search_files"];
     let writing = ["write_file", "edit_file", "move_file", "delete_file"];
     let status = ["list_runs", "system_status"];
-    assert_eq!(names(&["tools", "list", "--json"]), [&reading[..], &writing, &status].concat());
+    assert_eq!(
+        names(&["tools", "list", "--json"]),
+        [&reading[..], &writing, &["fetch_page"], &status].concat()
+    );
     assert_eq!(names(&["tools", "list", "--unattended", "--json"]), [&reading[..], &status].concat());
     assert_eq!(names(&["tools", "list", "--agent", "reader", "--json"]), reading);
 
@@ -138,7 +141,7 @@ fn rule_g10_a_switch_for_a_name_nobody_has_is_an_error_and_stores_nothing() {
         assert!(done.one_sentence().contains("nothing was stored"), "{done:?}");
     }
     let groups = folder.json(&["groups", "list", "--json"]);
-    assert_eq!(groups["items"].as_array().unwrap().len(), 4);
+    assert_eq!(groups["items"].as_array().unwrap().len(), 5);
     assert!(groups["items"].as_array().unwrap().iter().all(|group| group["overridden"] == false));
 }
 
@@ -151,14 +154,14 @@ fn orphaned_switches_are_shown_and_can_be_removed() {
         .write("countersign.toml", "[providers.d]\nkind = \"demo\"\n[agents.default]\nmodels = [\"d/x\"]\n");
     let tools = folder.json(&["tools", "list", "--json"]);
     assert_eq!(
-        tools["items"][2],
+        tools["items"][3],
         json!({ "name": "read_file", "orphaned": true,
         "enabled": { "effective": false, "tool": false, "group": null, "default": null, "overridden": true } })
     );
     assert!(folder.run(&["tools", "disable", "read_file"]).expect(2).one_sentence().contains("no tool"));
     folder.run(&["tools", "reset", "read_file"]).expect(0);
     folder.run(&["groups", "reset", "files"]).expect(0);
-    for (list, count) in [("tools", 2), ("groups", 2)] {
+    for (list, count) in [("tools", 3), ("groups", 3)] {
         let items = folder.json(&[list, "list", "--json"])["items"].as_array().unwrap().clone();
         assert_eq!(items.len(), count, "{items:?}");
     }

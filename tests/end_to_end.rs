@@ -7,6 +7,8 @@
 mod support;
 
 #[cfg(test)]
+mod care;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod failures;
@@ -15,6 +17,12 @@ mod resume;
 #[cfg(test)]
 mod safety;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
+mod skills;
+#[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod tools;
 #[cfg(test)]
 mod tour;

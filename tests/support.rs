@@ -2,6 +2,7 @@
 
 pub(crate) mod model;
 pub(crate) mod pty;
+pub(crate) mod tool;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -99,6 +100,21 @@ impl Folder {
                  [agents.default]\nmodels = [\"stub/scripted\"]\n{more}"
             ),
         );
+    }
+}
+
+/// A declaration of one tool.
+pub(crate) fn declared(name: &str, how: &str, effect: &str, more: &str) -> String {
+    format!(
+        "\n[[tools]]\nname = \"{name}\"\ngroup = \"content\"\neffect = \"{effect}\"\n{how}\n{more}\n\
+         parameters = {{ type = \"object\", properties = {{ id = {{ type = \"integer\" }} }} }}\n"
+    )
+}
+
+impl Folder {
+    /// Adds to the end of the configuration.
+    pub(crate) fn configure_more(&self, more: &str) {
+        self.write("countersign.toml", &format!("{}\n{more}", self.text("countersign.toml")));
     }
 }
 

@@ -5,11 +5,13 @@
 
 mod ask;
 mod check;
+mod db;
 mod decide;
 mod failure;
 mod follow;
 mod groups;
-mod migrate;
+mod keys;
+mod manual;
 mod pending;
 mod run;
 mod runs;
@@ -74,7 +76,13 @@ enum Command {
     /// Check the configuration without starting anything
     Config(check::Arguments),
     /// Look after the database
-    Db(migrate::Arguments),
+    Db(db::Arguments),
+    /// Look after the master key
+    Keys(keys::Arguments),
+    /// Print the completions for a shell
+    Completions(manual::Completions),
+    /// Print a manual page
+    Man(manual::Page),
 }
 
 /// Parses, runs, and says how it went.
@@ -124,7 +132,10 @@ async fn dispatch(command: Command, invocation: Invocation) -> Result<Exit, Fail
         Command::Groups(arguments) => groups::run(arguments, invocation).await,
         Command::User(arguments) => user::run(arguments, invocation).await,
         Command::Config(arguments) => check::run(arguments, invocation).await,
-        Command::Db(arguments) => migrate::run(arguments, invocation).await,
+        Command::Db(arguments) => db::run(arguments, invocation).await,
+        Command::Keys(arguments) => keys::run(arguments, invocation).await,
+        Command::Completions(arguments) => Ok(manual::completions(&arguments)),
+        Command::Man(arguments) => manual::page(&arguments),
     }
 }
 

@@ -18,7 +18,7 @@ use countersign::{AgentName, Enforcement, GroupName, ITERATIONS_DEFAULT, ModelRe
 
 use crate::environment::Environment;
 use document::{Document, Section};
-pub(crate) use settings::ToolSettings;
+pub(crate) use settings::{FETCH_PAGE, ToolSettings};
 pub(crate) use tools::{BUILT_IN, Tool, Way};
 
 /// The name of the file that is looked for.

@@ -1,7 +1,7 @@
 //! The master key: from the environment, or from the key file.
 //!
-//! Invariant: a key is made only where no database has one yet, and a key file is never overwritten. Nobody but
-//! the account can read it. No error holds any part of a key (S5).
+//! Invariant: a key is made only where no database has one yet, or beside the key file for a change of keys; a key file
+//! is replaced only by the key that everything hangs from by then. Nobody but the account can read it. No error holds any part of a key (S5).
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -13,6 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use countersign::Clock;
 use countersign_store::MasterKey;
 use zeroize::Zeroizing;
+
+/// The variable that wins over the key file.
+pub(crate) const KEY_VARIABLE: &str = "COUNTERSIGN_KEY";
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +39,7 @@ pub(crate) enum KeyError {
     File {
         /// The file.
         file: PathBuf,
-        /// `read` or `made`.
+        /// `read`, `made` or `replaced`.
         doing: &'static str,
         /// What the system said.
         source: io::Error,
@@ -54,7 +57,7 @@ pub(crate) fn find(
     clock: &dyn Clock,
 ) -> Result<MasterKey, KeyError> {
     if let Some(given) = given {
-        return decoded(given).ok_or_else(|| KeyError::Malformed("COUNTERSIGN_KEY".to_owned()));
+        return decoded(given).ok_or_else(|| KeyError::Malformed(KEY_VARIABLE.to_owned()));
     }
     if let Some(key) = read(file)? {
         return Ok(key);
@@ -73,6 +76,40 @@ pub(crate) fn next(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".next");
     name.into()
+}
+
+/// The next key, if one was made and not put in its place.
+///
+/// # Errors
+/// [`KeyError`].
+pub(crate) fn read_next(file: &Path) -> Result<Option<MasterKey>, KeyError> {
+    read(&next(file))
+}
+
+/// Makes the next key beside the key file, on the disk before this returns.
+///
+/// # Errors
+/// [`KeyError`].
+pub(crate) fn make_next(file: &Path, clock: &dyn Clock) -> Result<MasterKey, KeyError> {
+    let beside = next(file);
+    let failed = |source| KeyError::File { file: beside.clone(), doing: "made", source };
+    make(&beside, clock).and_then(|()| sync_folder(&beside)).map_err(failed)?;
+    let vanished = || failed(io::ErrorKind::NotFound.into());
+    read(&beside)?.ok_or_else(vanished)
+}
+
+/// Gives the next key the name of the key file, in one step. What was there is gone.
+///
+/// # Errors
+/// [`KeyError`]; the old key file is as it was then.
+pub(crate) fn put_in_place(file: &Path) -> Result<(), KeyError> {
+    let put = std::fs::rename(next(file), file).and_then(|()| sync_folder(file));
+    put.map_err(|source| KeyError::File { file: file.to_owned(), doing: "replaced", source })
+}
+
+fn sync_folder(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    OpenOptions::new().read(true).open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn read(file: &Path) -> Result<Option<MasterKey>, KeyError> {

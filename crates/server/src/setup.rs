@@ -76,6 +76,14 @@ pub(crate) enum SetupError {
         /// Why.
         source: ToolSetupError,
     },
+    /// A tool that ships with the program.
+    #[error("the tool {name} cannot be set up: {source}")]
+    BuiltIn {
+        /// Which.
+        name: &'static str,
+        /// Why.
+        source: ToolSetupError,
+    },
     /// A provider that cannot be spoken to.
     #[error("{place}: the provider {name} cannot be used: {source}")]
     Provider {
@@ -113,7 +121,7 @@ impl Setup {
                 make_folder(folder)?;
             }
         }
-        let key = key::find(environment.get("COUNTERSIGN_KEY"), &config.key_file, &config.database, &*clock)?;
+        let key = key::find(environment.get(key::KEY_VARIABLE), &config.key_file, &config.database, &*clock)?;
         let store = SqliteStore::open(SqliteOptions::new(&config.database), key, Arc::clone(&clock))?;
         Ok(Self { config, environment, store: Arc::new(store), clock })
     }

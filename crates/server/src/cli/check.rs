@@ -10,7 +10,7 @@ use countersign::{
     Switches, SystemClock, ToolName, ToolSpec, Word, Zone,
 };
 
-use crate::config::{Agent, Config, Kind};
+use crate::config::{Agent, Config, FETCH_PAGE, Kind};
 use crate::setup::{Bench, Setup, SetupError, file_tools_of};
 use crate::skills;
 use crate::{at_hand, escape, show};
@@ -209,6 +209,10 @@ fn warn_of_skills(config: &Config, tools: &[ToolSpec], warnings: &mut Vec<String
 
 fn warn_of_settings(config: &Config, tools: &[ToolSpec], warnings: &mut Vec<String>) {
     for settings in &config.tool_settings {
+        let reaches_nothing = settings.name.as_str() == FETCH_PAGE && settings.hosts.is_empty();
+        if reaches_nothing && settings.enabled == Some(true) {
+            warnings.push(at(config, settings.line, "fetch_page is on and has no hosts, so it reaches none"));
+        }
         if tools.iter().all(|tool| tool.name != settings.name) {
             let name = &settings.name;
             warnings.push(at(

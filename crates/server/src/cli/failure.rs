@@ -121,6 +121,7 @@ impl From<SetupError> for Failure {
             | SetupError::Key(_)
             | SetupError::Tools(_)
             | SetupError::Tool { .. }
+            | SetupError::BuiltIn { .. }
             | SetupError::Provider { .. } => error.to_string(),
         })
     }

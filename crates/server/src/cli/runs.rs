@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use countersign::{Entry, LoadError, PendingRecord, Run, RunFilter, RunId, RunState, Store as _, Subject};
+use countersign_store::EraseError;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,8 @@ enum What {
     Events(One),
     /// End a run for good: at once, or as soon as a write that is under way has come back
     Cancel(One),
+    /// Destroy the content of a run that has ended; that it was there stays in the record
+    Erase(Erase),
     /// Take up a run that nobody works on, and follow it to its next stop
     Resume(Resume),
 }
@@ -57,6 +60,16 @@ struct One {
     #[arg(long = "as", value_name = "WHO", value_parser = subject)]
     acting: Option<Subject>,
     /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Erase {
+    /// The run's id
+    #[arg(value_name = "ID", value_parser = run_id)]
+    id: RunId,
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -88,6 +101,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         What::Show(one) => shown(one, invocation).await,
         What::Events(one) => events(one, invocation).await,
         What::Cancel(one) => cancelled(one, invocation).await,
+        What::Erase(erase) => erased(erase, invocation).await,
         What::Resume(resume) => resumed(resume, invocation).await,
     }
 }
@@ -108,8 +122,10 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
             Err(LoadError::Fault(fault)) => return Err(Failure::store("a run cannot be read", &fault)),
             Err(error) => Err(error.to_string()),
         };
+        let erased = loaded.is_err() && matches!(session.setup.store.erased_at(&row.id).await, Ok(Some(_)));
         let task = match &loaded {
             Ok(run) => escape::short(&show::pending::task(run), 60),
+            Err(_) if erased => "(erased)".to_owned(),
             Err(_) => "(cannot be read)".to_owned(),
         };
         items.push(match &loaded {
@@ -239,6 +255,39 @@ async fn cancelled(arguments: One, invocation: Invocation) -> Result<Exit, Failu
             session.command(&format!("runs resume {}", run.id()))
         ),
     });
+    Ok(Exit::Done)
+}
+
+async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failure> {
+    let session = Session::open(invocation, None).await?;
+    let done = session.setup.store.erase(&arguments.id, session.setup.clock.now()).await;
+    let done = done.map_err(|error| {
+        if let EraseError::Fault(fault) = &error {
+            return Failure::store("nothing was erased", fault);
+        }
+        if let EraseError::NotEnded(_) = &error {
+            return Failure::refused("run_not_ended", &error.to_string());
+        }
+        Failure::usage(format!("{error}, so nothing was erased"))
+    })?;
+    let at = show::moment(done.at);
+    if arguments.json {
+        show::out(&escape::json(&serde_json::json!({
+            "id": arguments.id, "erased_at": at, "events": done.events, "scrubbed": done.scrubbed,
+        })));
+        return Ok(Exit::Done);
+    }
+    show::out(&match done.events {
+        0 => format!("Run {} was erased before, at {at}.", arguments.id),
+        events => format!(
+            "Run {} is erased: the content of its {events} events is destroyed. Backups that were made before still hold \
+             it.",
+            arguments.id
+        ),
+    });
+    if !done.scrubbed {
+        show::out(super::db::LATER);
+    }
     Ok(Exit::Done)
 }
 

@@ -89,6 +89,7 @@ fn everything_that_is_configured_is_typed() {
                 asks: true,
                 requires_admin: Some((true, 28)),
                 data_class: Some((DataClass::SourceCode, 29)),
+                hosts: Vec::new(),
             }],
             skill_paths: vec!["/x/skills".into(), "/more".into()],
             enforcement: Enforcement::Observe,
@@ -210,7 +211,8 @@ fn an_error_in_a_tool_names_the_tool() {
             "[[tools]]\nname = \"read_file\"\ngroup = \"g\"\nhttp = \"x\"",
             ":1: tools.read_file: a built-in tool has this name",
         ),
-        ("[tool_settings.a]\nhosts = []", ":2: the key tool_settings.a.hosts is unknown"),
+        ("[tool_settings.a]\nhosts = []", ":2: tool_settings.a.hosts: only fetch_page has hosts"),
+        ("[tool_settings.fetch_page]\nhosts = [\"*\"]", ":2: tool_settings.fetch_page.hosts: "),
         ("[tool_settings.\"a.b\"]", ":1: tool_settings.a.b: \"a.b\" is not a tool name"),
         (
             "[agents.a]\nmodels = [\"a/b\"]\nskills = [\"../x\"]",

@@ -11,10 +11,11 @@ use countersign::{
 use serde_json::json;
 
 use super::document::Section;
+use super::settings::FETCH_PAGE;
 use super::{ConfigError, duration, one_of};
 
 /// The tools that ship with the program.
-pub(crate) const BUILT_IN: [&str; 9] = [
+pub(crate) const BUILT_IN: [&str; 10] = [
     "list_files",
     "read_file",
     "search_files",
@@ -22,6 +23,7 @@ pub(crate) const BUILT_IN: [&str; 9] = [
     "edit_file",
     "move_file",
     "delete_file",
+    FETCH_PAGE,
     "list_runs",
     "system_status",
 ];

@@ -1,7 +1,8 @@
 //! All tools of this process: the built-in ones, then those that the operator declares, each with what the operator
 //! says about it.
 //!
-//! Invariant: a setting never loosens what a tool declares about itself (A1), except whether it is on by default.
+//! Invariant: a setting never loosens what a tool declares about itself (A1), except whether it is on by default
+//! and, for `fetch_page`, which hosts it may reach.
 //! The state does not exist for the file tools, and configuration and skills are read-only for them (S2).
 
 use std::path::{Path, PathBuf};
@@ -13,12 +14,14 @@ use countersign::{
     Arguments, CallContext, Clock, ModelRef, OperatorWord, Pause, PreviewContext, Registry, RegistryError,
     Store, Tool, ToolError, ToolName, ToolOutput, ToolPreview, ToolSpec,
 };
-use countersign_clients::{CommandTool, CommandToolConfig, HttpTool, HttpToolConfig};
+use countersign_clients::{
+    CommandTool, CommandToolConfig, FetchPage, FetchPageConfig, HttpTool, HttpToolConfig,
+};
 use countersign_tools::{Workspace, file_tools, status_tools};
 
 use super::{Setup, SetupError, make_folder};
 use crate::config::nearest::nearest;
-use crate::config::{BUILT_IN, Config, FILE, STATE, ToolSettings, Way};
+use crate::config::{BUILT_IN, Config, FETCH_PAGE, FILE, STATE, ToolSettings, Way};
 use crate::environment::Environment;
 use crate::{key, tour};
 
@@ -85,6 +88,7 @@ impl Bench<'_> {
     /// [`SetupError`], with the line of the configuration where one is to blame.
     pub(crate) fn registry(&self, files: Vec<Arc<dyn Tool>>) -> Result<Registry, SetupError> {
         let mut tools = files;
+        tools.push(Arc::new(self.fetch_page()?));
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         tools.extend(status_tools(store, clock, env!("CARGO_PKG_VERSION"))?);
         for declared in &self.config.tools {
@@ -93,6 +97,18 @@ impl Bench<'_> {
         self.check_names(&tools)?;
         let tools: Vec<_> = tools.into_iter().map(|tool| self.settled(tool)).collect::<Result<_, _>>()?;
         Registry::new(tools.into_iter().map(Into::into)).map_err(|error| self.not_registered(error))
+    }
+
+    /// Off, and without hosts, until the operator says otherwise. The other settings are as any tool's.
+    fn fetch_page(&self) -> Result<FetchPage, SetupError> {
+        let settings = self.settings(FETCH_PAGE);
+        let hosts = settings.map(|settings| settings.hosts.clone()).unwrap_or_default();
+        FetchPage::new(FetchPageConfig { hosts, ..FetchPageConfig::unsaid() })
+            .map_err(|source| SetupError::BuiltIn { name: FETCH_PAGE, source })
+    }
+
+    fn settings(&self, name: &str) -> Option<&ToolSettings> {
+        self.config.tool_settings.iter().find(|settings| settings.name.as_str() == name)
     }
 
     fn declared(&self, declared: &crate::config::Tool) -> Result<Arc<dyn Tool>, SetupError> {

@@ -29,8 +29,7 @@ fn rule_s3_a_rotation_changes_the_key_file_and_waiting_runs_go_on() {
     let before = folder.text(".countersign/key");
     let done = folder.run(&["keys", "rotate"]).expect(0);
     assert!(
-        done.out.contains("2 runs were taken over")
-            && done.out.contains("The old key opens nothing any more"),
+        done.out.contains("(taken over: 2 runs)") && done.out.contains("The old key opens nothing any more"),
         "{done:?}"
     );
     assert_ne!(folder.text(".countersign/key"), before);
@@ -126,10 +125,10 @@ fn rule_r10_only_ended_runs_are_purged_and_a_dry_run_removes_nothing() {
             .run(&["db", "purge", "--older-than", "90d"])
             .expect(0)
             .out
-            .starts_with("0 runs that ended before")
+            .starts_with("Removed: 0 runs that ended before")
     );
     let dry = folder.run(&["db", "purge", "--older-than", "0s", "--dry-run"]).expect(0);
-    assert!(dry.out.starts_with("1 runs") && dry.out.contains("would be removed"), "{dry:?}");
+    assert!(dry.out.starts_with("Would be removed: 1 run that"), "{dry:?}");
     assert_eq!(count(&folder), 2);
     let done = folder.json(&["db", "purge", "--older-than", "0s", "--json"]);
     assert_eq!((&done["runs"], &done["dry_run"]), (&json!(1), &json!(false)));
@@ -195,4 +194,22 @@ fn completions_and_manual_pages_are_printed_without_a_configuration() {
     assert!(folder.run(&["man", "runs", "list"]).expect(0).out.contains("newest first"));
     assert!(folder.run(&["man", "nope"]).expect(2).one_sentence().contains("there is no command"));
     assert!(!folder.path(".countersign").exists());
+}
+
+#[test]
+fn what_a_script_would_read_is_json() {
+    let folder = Folder::new();
+    let tool = folder.json(&["tools", "disable", "read_file", "--json"]);
+    assert_eq!((&tool["name"], &tool["enabled"]["effective"]), (&json!("read_file"), &json!(false)));
+    let group = folder.json(&["groups", "disable", "files", "--json"]);
+    assert_eq!(
+        (&group["name"], &group["enabled"], &group["overridden"]),
+        (&json!("files"), &json!(false), &json!(true))
+    );
+    let person = folder.json(&["user", "set", "bob", "--approver", "--json"]);
+    assert_eq!(person, json!({ "subject": "bob", "admin": false, "approver": true }));
+    assert_eq!(folder.json(&["config", "check", "--json"]), json!({ "file": null, "warnings": [] }));
+    assert_eq!(folder.json(&["db", "migrate", "--json"])["schema_version"].is_u64(), true);
+    let copy = folder.json(&["db", "backup", "copy.db", "--json"]);
+    assert!(text(&copy["backup"]).ends_with("copy.db"), "{copy}");
 }

@@ -9,6 +9,8 @@ mod support;
 #[cfg(test)]
 mod care;
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod failures;

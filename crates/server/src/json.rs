@@ -211,7 +211,7 @@ pub(crate) fn orphaned_tool(name: &str, switch: Option<Switch>) -> Value {
     json!({
         "name": name,
         "orphaned": true,
-        "enabled": { "effective": false, "tool": switch == Some(Switch::On), "group": null, "default": null, "overridden": true },
+        "enabled": { "effective": false, "tool": switch == Some(Switch::On), "group": null, "default": null, "overridden": switch.is_some() },
     })
 }
 

@@ -30,12 +30,16 @@ pub(crate) struct Arguments {
 enum What {
     /// Read the configuration, say what is wrong with it, and warn of what is surely not meant
     #[command(after_help = "Exit status: 0 if it can be worked with, also with warnings; 2 if not.")]
-    Check,
+    Check {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Checks.
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
-    let What::Check = arguments.what;
+    let What::Check { json } = arguments.what;
     let config = invocation.configuration()?;
     let known = providers(&config)?;
     for agent in &config.agents {
@@ -61,6 +65,10 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     warn_of_settings(&config, &tools, &mut warnings);
     warn_of_tools(&config, &known, &tools, &mut warnings)?;
     let name = config.file.as_ref().map(|file| escape::line(&file.display().to_string()));
+    if json {
+        show::out(&escape::json(&serde_json::json!({ "file": name, "warnings": warnings })));
+        return Ok(Exit::Done);
+    }
     for warning in &warnings {
         show::err(&format!("warning: {}", escape::line(warning)));
     }

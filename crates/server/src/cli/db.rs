@@ -125,7 +125,9 @@ async fn examined(session: &Session, json: bool) -> Result<Exit, Failure> {
         let kind = if finding.is_damage() { "damage" } else { "notice" };
         show::out(&format!("{kind}: {}", escape::line(&finding.sentence())));
     }
-    let looked_at = format!("{} runs, {} events, {} questions", report.runs, report.events, report.pendings);
+    let looked_at = [(report.runs, "run"), (report.events, "event"), (report.pendings, "question")]
+        .map(|(number, what)| counted(number, what))
+        .join(", ");
     let found = report.findings.len() as u64 + report.left_out;
     show::out(&match found {
         0 => format!("Nothing was found ({looked_at})."),
@@ -147,10 +149,12 @@ async fn purged(session: &Session, purge: Purge) -> Result<Exit, Failure> {
         })));
         return Ok(Exit::Done);
     }
-    let what = if purge.dry_run { "would be removed" } else { "are removed" };
     show::out(&format!(
-        "{} runs that ended before {before} {what}, with {} events and {} questions.",
-        done.runs, done.events, done.pendings
+        "{}: {} that ended before {before}, with {} and {}.",
+        if purge.dry_run { "Would be removed" } else { "Removed" },
+        counted(done.runs, "run"),
+        counted(done.events, "event"),
+        counted(done.pendings, "question")
     ));
     if done.unreadable > 0 {
         show::out(&format!("{} more cannot be read and stay: `db doctor` says why.", done.unreadable));
@@ -203,9 +207,11 @@ async fn restored(session: &Session, json: bool) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     show::out(&format!(
-        "{} runs were changed: {} questions are void, {} started writes have an unknown outcome, {} released calls will \
-         not run.",
-        done.runs, done.voided, done.unknown, done.refused
+        "Changed: {}. Void: {}. Of unknown outcome: {}. Released, and will not run: {}.",
+        counted(done.runs, "run"),
+        counted(done.voided, "question"),
+        counted(done.unknown, "started write"),
+        counted(done.refused, "call")
     ));
     for run in &done.unreadable {
         show::out(&format!(
@@ -214,4 +220,9 @@ async fn restored(session: &Session, json: bool) -> Result<Exit, Failure> {
         ));
     }
     Ok(Exit::Done)
+}
+
+/// A number and what it counts.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

@@ -44,15 +44,18 @@ struct Name {
     /// The group's name, byte for byte
     #[arg(value_name = "NAME")]
     name: String,
+    /// Print one Group object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Does it.
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
     match arguments.what {
         What::List(list) => listed(&list, invocation).await,
-        What::Enable(name) => switched(&name.name, Some(true), invocation).await,
-        What::Disable(name) => switched(&name.name, Some(false), invocation).await,
-        What::Reset(name) => switched(&name.name, None, invocation).await,
+        What::Enable(name) => switched(&name, Some(true), invocation).await,
+        What::Disable(name) => switched(&name, Some(false), invocation).await,
+        What::Reset(name) => switched(&name, None, invocation).await,
     }
 }
 
@@ -105,7 +108,8 @@ async fn listed(arguments: &List, invocation: Invocation) -> Result<Exit, Failur
     Ok(Exit::Done)
 }
 
-async fn switched(name: &str, enabled: Option<bool>, invocation: Invocation) -> Result<Exit, Failure> {
+async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocation) -> Result<Exit, Failure> {
+    let name = arguments.name.as_str();
     let session = Session::open(invocation, None).await?;
     let agent = default_agent(&session)?;
     let runtime = runtime_for(&session, &agent)?;
@@ -123,6 +127,11 @@ async fn switched(name: &str, enabled: Option<bool>, invocation: Invocation) -> 
     store.set_switch(&SwitchName::Group(group.clone()), enabled).await.map_err(failed)?;
     let after = store.look(&[]).await.map_err(failed)?;
     let tools = groups(&runtime).remove(group.as_str()).unwrap_or_default();
+    if arguments.json {
+        let group = json::group(group.as_str(), after.switches.group(&group), &tools);
+        show::out(&escape::json(&group));
+        return Ok(Exit::Done);
+    }
     let on = after.switches.group(&group).is_none_or(|switch| switch == Switch::On);
     let what = match enabled {
         Some(true) => "is switched on",

@@ -14,6 +14,7 @@ use crate::key::{self, KEY_VARIABLE};
 use crate::setup::SetupError;
 use crate::{escape, show};
 
+use super::db::counted;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure};
 
@@ -144,13 +145,15 @@ impl Told {
             return;
         }
         show::out(&format!(
-            "Everything hangs from the key {} now, and no longer from {}: {} runs were taken over.",
-            self.to, self.from, self.rotated.runs
+            "Everything hangs from the key {} now, and no longer from {} (taken over: {}).",
+            self.to,
+            self.from,
+            counted(self.rotated.runs, "run")
         ));
         if self.rotated.unreadable > 0 {
             show::out(&format!(
-                "{} runs cannot be read with either key and stay as they are.",
-                self.rotated.unreadable
+                "Cannot be read with either key, and stays as it is: {}.",
+                counted(self.rotated.unreadable, "run")
             ));
         }
         lines.iter().for_each(|line| show::out(line));

@@ -56,6 +56,9 @@ struct Name {
     /// The tool's name, byte for byte
     #[arg(value_name = "NAME")]
     name: String,
+    /// Print one Tool object
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -78,9 +81,9 @@ struct Explain {
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
     match arguments.what {
         What::List(list) => listed(list, invocation).await,
-        What::Enable(name) => switched(&name.name, Some(true), invocation).await,
-        What::Disable(name) => switched(&name.name, Some(false), invocation).await,
-        What::Reset(name) => switched(&name.name, None, invocation).await,
+        What::Enable(name) => switched(&name, Some(true), invocation).await,
+        What::Disable(name) => switched(&name, Some(false), invocation).await,
+        What::Reset(name) => switched(&name, None, invocation).await,
         What::Explain(explain) => explained(explain, invocation).await,
     }
 }
@@ -180,7 +183,8 @@ fn switch_of(look: &Look, name: &str) -> Option<Switch> {
     ToolName::parse(name).ok().and_then(|name| look.switches.tool(&name))
 }
 
-async fn switched(name: &str, enabled: Option<bool>, invocation: Invocation) -> Result<Exit, Failure> {
+async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocation) -> Result<Exit, Failure> {
+    let name = arguments.name.as_str();
     let session = Session::open(invocation, None).await?;
     let agent = default_agent(&session)?;
     let runtime = runtime_for(&session, &agent)?;
@@ -202,6 +206,13 @@ async fn switched(name: &str, enabled: Option<bool>, invocation: Invocation) -> 
         Some(false) => "is switched off",
         None => "has no switch of its own any more",
     };
+    if arguments.json {
+        show::out(&escape::json(&match spec {
+            Some(spec) => json::tool(spec, &after.switches),
+            None => json::orphaned_tool(parsed.as_str(), None),
+        }));
+        return Ok(Exit::Done);
+    }
     let Some(spec) = spec else {
         show::out(&format!("{parsed} {what}; no tool of this name is there."));
         return Ok(Exit::Done);

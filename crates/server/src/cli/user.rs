@@ -2,8 +2,9 @@
 
 use clap::{Args, Subcommand};
 use countersign::{Principal, Standing, Store as _, Subject};
+use serde_json::json;
 
-use crate::show;
+use crate::{escape, show};
 
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, subject};
@@ -39,6 +40,9 @@ struct Set {
     /// May decide on their own runs only
     #[arg(long)]
     no_approver: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Stores it and says what they may do now.
@@ -65,6 +69,13 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     }
     if before.as_ref() != Some(&person) {
         store.put_principal(&person).await.map_err(failed)?;
+    }
+    if set.json {
+        let approver = person.standing == Standing::Approver;
+        show::out(&escape::json(
+            &json!({ "subject": person.subject, "admin": person.admin, "approver": approver }),
+        ));
+        return Ok(Exit::Done);
     }
     let rights = match (person.admin, &person.standing) {
         (true, _) => "an administrator",

@@ -117,11 +117,10 @@ fn case_c39_the_limit_is_reached_on_a_turn_with_calls() {
 
 #[test]
 fn case_c59_a_run_with_a_pause_adds_up() {
-    let call = json!("{\"id\":1}");
     let busy = Play::Answer(503, "Retry-After: 0\r\n", "{}".to_owned());
     let (_server, folder, _) = bench(
         vec![
-            raw(&[("page", call.clone())], "tool_calls", Some([100, 10, 40])),
+            raw(&[("page", json!("{\"id\":1}"))], "tool_calls", Some([100, 10, 40])),
             raw(&[("page", json!("{\"id\":2}"))], "tool_calls", Some([180, 20, 100])),
             busy,
             raw(&[], "stop", Some([200, 5, 0])),

@@ -91,6 +91,7 @@ fn the_check_warns_of_tools_and_groups_that_can_never_take_part() {
     ] {
         assert!(checked.err.contains(expected), "{expected}: {checked:?}");
     }
+    assert!(!checked.err.contains("list_runs"), "nobody asked for it: {checked:?}");
 }
 
 #[test]

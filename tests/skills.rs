@@ -130,6 +130,19 @@ fn rule_r7_a_skill_that_was_loosened_meanwhile_frees_no_waiting_run() {
 }
 
 #[test]
+fn rule_g6_a_skill_that_vanished_meanwhile_lets_nothing_of_a_waiting_run_start_and_says_so() {
+    let (tool, file) = NOTE;
+    let server = Server::start(vec![calls(&[(tool, json!({ "path": file, "content": "x" }))]), says("done")]);
+    let folder = bench(&server, "[\"editor\"]");
+    skill(&folder, "editor", "allowed-tools: write_file", "");
+    folder.run(&["run", "x"]).expect(3);
+    std::fs::remove_dir_all(folder.path("skills")).unwrap();
+    let decided = folder.decide("approve", &[]).expect(0);
+    assert!(decided.err.contains("note: a skill of agent default allows nothing"), "{decided:?}");
+    assert!(!folder.path(file).exists());
+}
+
+#[test]
 fn rule_s2_skills_are_read_and_never_changed_by_the_file_tools() {
     let path = "skills/editor/SKILL.md";
     let server = Server::start(vec![

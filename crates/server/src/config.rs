@@ -19,7 +19,7 @@ use countersign::{AgentName, Enforcement, GroupName, ITERATIONS_DEFAULT, ModelRe
 use crate::environment::Environment;
 use document::{Document, Section};
 pub(crate) use settings::{FETCH_PAGE, ToolSettings};
-pub(crate) use tools::{BUILT_IN, Tool, Way};
+pub(crate) use tools::{ALWAYS_THERE, BUILT_IN, Tool, Way};
 
 /// The name of the file that is looked for.
 pub(crate) const FILE: &str = "countersign.toml";

@@ -259,3 +259,33 @@ fn case_c41_a_tools_switch_does_not_open_a_closed_group() {
     assert_eq!(reason(&all, &switches, &groups(&[]), "page_new"), Word::Deny(Gate::ToolDisabled));
     assert_eq!(reason(&all, &switches, &groups(&[]), "weather"), Word::Deny(Gate::NotRegistered));
 }
+
+#[test]
+fn rule_r7_two_allowances_allow_what_both_allow() {
+    let only =
+        |list: &[&str]| Allowance::Only(list.iter().map(|name| ToolName::parse(name).unwrap()).collect());
+    for (one, other, both) in [
+        (Allowance::Everything, Allowance::Everything, Allowance::Everything),
+        (Allowance::Everything, only(&["a"]), only(&["a"])),
+        (Allowance::Everything, only(&[]), only(&[])),
+        (only(&["a", "b"]), only(&["b", "c"]), only(&["b"])),
+        (only(&["a"]), only(&["b"]), only(&[])),
+    ] {
+        assert_eq!(one.clone().and(other.clone()), both);
+        assert_eq!(other.and(one), both);
+    }
+}
+
+#[test]
+fn rule_g6_a_stored_skill_without_a_list_has_no_opinion_and_an_empty_list_is_one_of_nothing() {
+    for (stored, says) in [
+        (r#"{"name":"a"}"#, SkillOpinion::None),
+        (r#"{"name":"a","allowed_tools":[]}"#, opinion(&[])),
+        (r#"{"name":"a","allowed_tools":["r1"],"prose_left_out":true}"#, opinion(&["r1"])),
+    ] {
+        let skill: SkillInForce = serde_json::from_str(stored).unwrap();
+        assert_eq!(skill.opinion(), says);
+        assert_eq!(serde_json::to_string(&skill).unwrap(), stored);
+    }
+    assert!(serde_json::from_str::<SkillInForce>(r#"{"name":"a","allowed":["r1"]}"#).is_err());
+}

@@ -48,10 +48,15 @@ fn summary(run: &Run) -> String {
     )
 }
 
-const LOGS: [(&str, &str, &str); 9] = [
+const LOGS: [(&str, &str, &str); 10] = [
     (
         "approved",
         include_str!("../logs/v1-approved.jsonl"),
+        "completed  i2 t4 [a:ok b:ok] [approval:approved] done",
+    ),
+    (
+        "skills",
+        include_str!("../logs/v1-skills.jsonl"),
         "completed  i2 t4 [a:ok b:ok] [approval:approved] done",
     ),
     (

@@ -10,7 +10,7 @@ use countersign::{
     Switches, SystemClock, ToolName, ToolSpec, Word, Zone,
 };
 
-use crate::config::{Agent, Config, FETCH_PAGE, Kind};
+use crate::config::{ALWAYS_THERE, Agent, Config, FETCH_PAGE, Kind};
 use crate::setup::{Bench, Setup, SetupError, file_tools_of};
 use crate::skills;
 use crate::{at_hand, escape, show};
@@ -241,7 +241,12 @@ fn warn_of_tools(
 ) -> Result<(), Failure> {
     let nobody = Subject::parse("anyone").map_err(|error| Failure::usage(error.to_string()))?;
     let (admin, switches) = (Principal::admin(nobody), Switches::default());
-    for tool in tools {
+    // Those that are always there were asked for by nobody, unless there are settings of them.
+    let unasked = |tool: &ToolSpec| {
+        ALWAYS_THERE.contains(&tool.name.as_str())
+            && config.tool_settings.iter().all(|settings| settings.name != tool.name)
+    };
+    for tool in tools.iter().filter(|tool| !unasked(tool)) {
         let mut reasons: Vec<(String, Gate)> = Vec::new();
         let mut offered = config.agents.is_empty();
         for agent in &config.agents {

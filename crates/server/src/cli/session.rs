@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use countersign::{Entry, LoadError, Principal, Run, RunId, Runtime, Store as _, Subject};
+use countersign::{AgentName, Entry, LoadError, Principal, Run, RunId, Runtime, Store as _, Subject};
 
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::json::View;
 use crate::setup::Setup;
+use crate::{escape, show, skills};
 
 use super::Failure;
 
@@ -83,7 +84,21 @@ impl Session {
     /// # Errors
     /// [`Failure`].
     pub(crate) fn runtime_of(&self, run: &Run) -> Result<Runtime, Failure> {
+        self.tell_of_unreadable_skills(&run.created().agent);
         Ok(self.setup.runtime(run.created().models.first())?)
+    }
+
+    /// A run that goes on is not refused for it (G6), but whoever lets it go on should know.
+    fn tell_of_unreadable_skills(&self, agent: &AgentName) {
+        let config = &self.setup.config;
+        let names =
+            config.agents.iter().filter(|found| found.name == *agent).flat_map(|found| &found.skills.0);
+        for error in names.filter_map(|name| skills::read(config, name).err()) {
+            let error = escape::line(&error.to_string());
+            show::err(&format!(
+                "note: a skill of agent {agent} allows nothing, because it cannot be used: {error}"
+            ));
+        }
     }
 
     /// A run with its log.

@@ -28,6 +28,9 @@ pub(crate) const BUILT_IN: [&str; 10] = [
     "system_status",
 ];
 
+/// Those of them that are there also without a workspace.
+pub(crate) const ALWAYS_THERE: [&str; 3] = [FETCH_PAGE, "list_runs", "system_status"];
+
 pub(super) const KEYS: &[&str] = &[
     "name",
     "description",

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use serde::{Deserialize, Serialize};
 
 use crate::name::{GroupName, ToolName};
@@ -26,6 +28,8 @@ pub enum Switch {
 pub struct Switches {
     tools: BTreeMap<String, Switch>,
     groups: BTreeMap<String, Switch>,
+    tools_off_at: BTreeMap<String, Timestamp>,
+    groups_off_at: BTreeMap<String, Timestamp>,
 }
 
 impl Switches {
@@ -41,6 +45,27 @@ impl Switches {
     pub fn with_group(mut self, name: &str, switch: Switch) -> Self {
         insert(&mut self.groups, name, switch);
         self
+    }
+
+    /// Adds when a tool was last switched off, whatever became of its switch since.
+    #[must_use]
+    pub fn with_tool_off_at(mut self, name: &str, at: Timestamp) -> Self {
+        self.tools_off_at.insert(name.to_owned(), at);
+        self
+    }
+
+    /// Adds when a group was last switched off, in the same way.
+    #[must_use]
+    pub fn with_group_off_at(mut self, name: &str, at: Timestamp) -> Self {
+        self.groups_off_at.insert(name.to_owned(), at);
+        self
+    }
+
+    /// Whether the tool or its group was switched off at or after this moment, even if it is on again. An
+    /// approval given then is not revived by switching it on (A12).
+    pub fn was_off_since(&self, tool: &ToolSpec, since: Timestamp) -> bool {
+        let off_at = [self.tools_off_at.get(tool.name.as_str()), self.groups_off_at.get(tool.group.as_str())];
+        off_at.into_iter().flatten().any(|at| *at >= since)
     }
 
     /// The row of a group, if there is one.

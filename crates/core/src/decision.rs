@@ -493,7 +493,7 @@ pub fn settle(
     if decision.digest != pending.digest(run.id()) {
         return Err(refused(DecisionRefused::StaleDigest));
     }
-    may_release(pending, &decision.said, &released, by).map_err(refused)?;
+    may_release(pending, &decision.said, &released, by, judgement.tools).map_err(refused)?;
     if matches!(decision.said, Said::Answer(_)) && !judgement.problems.is_empty() {
         return Err(refused(DecisionRefused::InvalidInput(judgement.problems.to_vec())));
     }
@@ -568,10 +568,15 @@ fn may_release(
     said: &Said,
     released: &[&HeldCall],
     by: &Principal,
+    tools: &dyn Catalogue,
 ) -> Result<(), DecisionRefused> {
     let refused = || DecisionRefused::ApproverNotPermitted { by: by.subject.clone() };
-    let passes_p3 =
-        |call: &HeldCall| by.admin || !call.facts.as_ref().is_some_and(|facts| facts.requires_admin);
+    // As it was shown, and as it is now: the operator may have tightened it while the question was open.
+    let admin_only = |call: &HeldCall| {
+        call.facts.as_ref().is_some_and(|facts| facts.requires_admin)
+            || tools.find(&call.tool).is_some_and(|tool| tool.requires_admin)
+    };
+    let passes_p3 = |call: &HeldCall| by.admin || !admin_only(call);
     match said {
         Said::Turn { .. } | Said::Calls { .. } => {
             // An unknown tool writes, as far as anybody knows.

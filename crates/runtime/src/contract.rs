@@ -70,7 +70,7 @@ fn done<T, E: Debug>(result: Result<T, E>) -> T {
     }
 }
 
-/// Makes a test of every case, for one [`Harness`](crate::contract::Harness).
+/// Makes a test of every case, for one [`Harness`].
 #[macro_export]
 macro_rules! store_contract {
     ($harness:ty) => {
@@ -110,6 +110,7 @@ macro_rules! store_contract {
             rule_a10_what_is_overdue_is_found,
             rule_a9_refusals_are_counted,
             rule_g2_rule_g3_only_overrides_are_stored,
+            rule_a12_when_a_name_was_last_switched_off_outlives_its_switch,
             rule_p10_a_switch_that_cannot_be_read_is_unreadable,
             rule_g9_a_look_sees_the_rights_of_the_moment,
             rule_r4_an_idempotency_key_is_a_function_of_installation_run_and_call,

@@ -8,7 +8,7 @@ mod calls;
 mod questions;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign_core::{
     AgentGates, Ask, CallId, Event, ModelFailCode, ModelFailed, ModelRef, ModelReplied, ProposedCall, Reply,
@@ -23,7 +23,7 @@ use crate::journal::{DriveError, Journal};
 use crate::model::{Answer, Conversation};
 use crate::progress::Progress;
 use crate::runtime::Parts;
-use crate::store::{Lease, Revision};
+use crate::store::{Lease, Revision, StoreFault};
 
 /// Why a driver stopped without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,13 @@ pub(crate) struct Driver {
     mine: HashSet<CallId>,
     stop: CancellationToken,
     lost: CancellationToken,
+    heart: Heart,
+}
+
+/// A run that was just claimed, and until when it is certainly ours.
+pub(crate) struct Claimed {
+    pub(crate) lease: Lease,
+    pub(crate) until: Timestamp,
 }
 
 /// A conversation and how much of the transcript it has been given.
@@ -59,12 +66,13 @@ struct Talk {
 /// Drives a claimed run to its next stop. The lease is given back on every way out but a lost one.
 pub(crate) async fn drive(
     parts: Arc<Parts>,
-    lease: Lease,
+    claimed: Claimed,
     progress: Arc<dyn Progress>,
     stop: CancellationToken,
 ) -> Result<(Halt, Run), DriveError> {
+    let Claimed { lease, until } = claimed;
     let lost = CancellationToken::new();
-    let _heart = Heart::beat(&parts, lease.clone(), lost.clone());
+    let heart = Heart::beat(&parts, lease.clone(), until, lost.clone());
     let store = Arc::clone(&parts.store);
     let driven = async {
         let journal = Journal::open(
@@ -90,6 +98,7 @@ pub(crate) async fn drive(
             mine: HashSet::new(),
             stop,
             lost,
+            heart,
         };
         let halt = driver.run().await?;
         Ok((halt, driver.journal.run))
@@ -104,28 +113,44 @@ pub(crate) async fn drive(
 }
 
 /// Renews a lease beside long calls, and says when it is lost. Stops when dropped.
-struct Heart(JoinHandle<()>);
+struct Heart {
+    beating: JoinHandle<()>,
+    until: Arc<Mutex<Timestamp>>,
+}
 
 impl Heart {
-    fn beat(parts: &Arc<Parts>, lease: Lease, lost: CancellationToken) -> Self {
-        let parts = Arc::clone(parts);
-        Self(tokio::spawn(async move {
-            let length = parts.limits.lease;
-            loop {
-                parts.clock.sleep(length / 3).await;
-                // A store that fails for a moment is asked again; the lease is two beats longer than this one.
-                if let Ok(false) = parts.store.heartbeat(&lease, parts.clock.now(), length).await {
-                    lost.cancel();
-                    return;
+    fn beat(parts: &Arc<Parts>, lease: Lease, until: Timestamp, lost: CancellationToken) -> Self {
+        let until = Arc::new(Mutex::new(until));
+        let beating = tokio::spawn({
+            let (parts, until) = (Arc::clone(parts), Arc::clone(&until));
+            async move {
+                loop {
+                    parts.clock.sleep(parts.limits.lease / 3).await;
+                    // A store that fails for a moment is asked again; the lease is two beats longer than this one.
+                    if let Ok(false) = renew(&parts, &lease, &until).await {
+                        lost.cancel();
+                        return;
+                    }
                 }
             }
-        }))
+        });
+        Self { beating, until }
     }
+}
+
+/// `false`: the lease is lost.
+async fn renew(parts: &Parts, lease: &Lease, until: &Mutex<Timestamp>) -> Result<bool, StoreFault> {
+    let (now, length) = (parts.clock.now(), parts.limits.lease);
+    let ours = parts.store.heartbeat(lease, now, length).await?;
+    if ours {
+        *until.lock().unwrap_or_else(PoisonError::into_inner) = now.checked_add(length).unwrap_or(now);
+    }
+    Ok(ours)
 }
 
 impl Drop for Heart {
     fn drop(&mut self) {
-        self.0.abort();
+        self.beating.abort();
     }
 }
 
@@ -135,11 +160,15 @@ impl Driver {
             if self.lost.is_cancelled() {
                 return Err(DriveError::LeaseLost);
             }
-            if self.stop.is_cancelled() {
+            let step = self.journal.run.next();
+            // What was started is executed: a start that is left behind would make a write unknown.
+            let in_hand =
+                matches!(&step, Step::Execute(calls) if calls.iter().any(|call| self.mine.contains(call)));
+            if self.stop.is_cancelled() && !in_hand {
                 self.parts.store.release(self.journal.lease(), Revision(u64::MAX)).await?;
                 return Ok(Halt::Stopped);
             }
-            match self.journal.run.next() {
+            match step {
                 Step::Record(events) => {
                     let events = self.explained(events).await?;
                     self.journal.record(events).await?;
@@ -174,6 +203,17 @@ impl Driver {
             self.journal.reload().await?;
         }
         Ok(given_back)
+    }
+
+    /// Right before an effect: a process that was suspended longer than its lease asks whether somebody else
+    /// has taken the run, and then starts nothing (R6). What is left is the moment between this and the effect.
+    async fn still_ours(&self) -> Result<(), DriveError> {
+        let until = *self.heart.until.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.now() < until || renew(&self.parts, self.journal.lease(), &self.heart.until).await? {
+            Ok(())
+        } else {
+            Err(DriveError::LeaseLost)
+        }
     }
 
     fn now(&self) -> Timestamp {

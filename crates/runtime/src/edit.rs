@@ -77,7 +77,7 @@ impl Runtime {
         let (Some(turn), Some(agent)) = (run.turn(), self.parts.agents.find(&created.agent)) else {
             return Err(DecisionRefused::AgentGone.into());
         };
-        let gates = self.parts.agents.gates(agent, &created.models, &self.parts.models, &self.parts.tools);
+        let gates = self.parts.agents.gates_of_run(agent, created, &self.parts.models, &self.parts.tools);
         let bench = Bench { run, registry: &self.parts.tools, gates: &gates, look };
         let mut problems: Vec<InputProblem> = changes
             .keys()

@@ -208,6 +208,9 @@ impl<'a> Bench<'a> {
         };
         passed.arguments = self.arguments_of(state);
         let clearance = clearance_of(state.stage).cloned().unwrap_or(Clearance::NotNeeded);
+        if self.closed_since_it_was_cleared(passed.tool, &clearance) {
+            return Err(Refused::plainly(Refusal::ToolDisabled));
+        }
         // The rule may have changed since the turn was judged. Half of the turn may have run, so it is not
         // asked about again: it is refused, and the model may propose it anew.
         let lacks_person = match &clearance {
@@ -219,6 +222,17 @@ impl<'a> Bench<'a> {
             return Err(Refused::plainly(Refusal::NeedsPerson));
         }
         Ok((passed, clearance))
+    }
+
+    /// Switching a tool or group on again does not revive what a person released before it was off (A12).
+    fn closed_since_it_was_cleared(&self, tool: &Registered, clearance: &Clearance) -> bool {
+        let settled_at = match clearance {
+            Clearance::NotNeeded => None,
+            Clearance::Approved(pending) | Clearance::Answered(pending) => {
+                self.run.pending(pending).and_then(|record| record.settled_at)
+            }
+        };
+        settled_at.is_some_and(|at| self.look.switches.was_off_since(&tool.spec, at))
     }
 
     /// Exactly what runs: the arguments that were shown, with the person's values for the declared fields

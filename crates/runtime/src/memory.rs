@@ -207,8 +207,17 @@ impl Store for MemoryStore {
         Ok(self.state().look(subjects))
     }
 
-    async fn set_switch(&self, name: &SwitchName, enabled: Option<bool>) -> Result<(), StoreFault> {
+    async fn set_switch(
+        &self,
+        name: &SwitchName,
+        enabled: Option<bool>,
+        now: Timestamp,
+    ) -> Result<(), StoreFault> {
         let mut state = self.state();
+        if enabled == Some(false) {
+            let off_at = state.switched_off.entry(name.clone()).or_insert(now);
+            *off_at = now.max(*off_at);
+        }
         let (rows, name) = match name {
             SwitchName::Tool(name) => (&mut state.tools, name.as_str()),
             SwitchName::Group(name) => (&mut state.groups, name.as_str()),

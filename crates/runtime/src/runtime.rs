@@ -3,19 +3,20 @@
 //! Invariant: everything a caller can do to a run goes through here or through `decide`; neither executes
 //! anything. Not here: the loop itself (`driver`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
     AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, ModelRef,
-    PendingClosed, PendingId, PendingRecord, Principal, Run, RunId, Subject, ToolRequest,
+    PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject, ToolRequest,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Agents};
 use crate::clock::Clock;
-use crate::driver::{Halt, drive};
+use crate::driver::{Claimed, Halt, drive};
 use crate::journal::{DriveError, load};
 use crate::judge::denials;
 use crate::look::PolicyLook;
@@ -23,8 +24,11 @@ use crate::model::Models;
 use crate::progress::{Progress, Unwatched};
 use crate::registry::Registry;
 use crate::store::{
-    Append, AppendError, ClaimError, CreateError, Lease, LoadError, Revision, Store, StoreFault, Writer,
+    Append, AppendError, ClaimError, CreateError, LoadError, Revision, Store, StoreFault, Writer,
 };
+
+/// How many overdue questions are looked at together.
+const SWEEP_PAGE: usize = 100;
 
 /// The bounds of this process. No default: whoever builds a runtime says them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,8 +255,9 @@ impl Runtime {
     ) -> Result<Outcome, RunError> {
         loop {
             let stopped = match self.claim(run).await {
-                Ok(lease) => {
-                    match drive(Arc::clone(&self.parts), lease, Arc::clone(&progress), stop.clone()).await? {
+                Ok(claimed) => {
+                    match drive(Arc::clone(&self.parts), claimed, Arc::clone(&progress), stop.clone()).await?
+                    {
                         (Halt::Parked | Halt::Ended, run) => run,
                         (Halt::Stopped, run) => return Err(RunError::Stopped(run.id().clone())),
                         (Halt::AgentGone, run) => return Err(RunError::AgentGone(run.id().clone())),
@@ -268,9 +273,10 @@ impl Runtime {
         }
     }
 
-    async fn claim(&self, run: &RunId) -> Result<Lease, ClaimError> {
-        let token = hex(self.parts.clock.random());
-        self.parts.store.claim(run, token, self.parts.clock.now(), self.parts.limits.lease).await
+    async fn claim(&self, run: &RunId) -> Result<Claimed, ClaimError> {
+        let (now, length) = (self.parts.clock.now(), self.parts.limits.lease);
+        let lease = self.parts.store.claim(run, hex(self.parts.clock.random()), now, length).await?;
+        Ok(Claimed { lease, until: now.checked_add(length).unwrap_or(now) })
     }
 
     /// A run as its log says.
@@ -359,22 +365,36 @@ impl Runtime {
     /// [`StoreFault`] when the list cannot be read; a run that cannot be read is passed over.
     pub async fn sweep(&self) -> Result<usize, StoreFault> {
         let mut closed = 0;
-        for row in self.parts.store.overdue(self.parts.clock.now(), 100).await? {
-            let Ok(run) = self.load(&row.run).await else { continue };
-            let now = self.parts.clock.now();
-            let swept = self
-                .append_anyway(run, |run| {
-                    run.open_pending().filter(|open| {
-                        open.pending.id == row.id && open.pending.expires_at.has_passed(now)
-                    })?;
-                    let closing =
-                        PendingClosed { pending: row.id.clone(), status: Closing::Expired, by: None };
-                    Some(vec![Event::PendingClosed(closing)])
-                })
-                .await;
-            closed += usize::from(matches!(swept, Ok(Some(_))));
+        let mut passed_over = BTreeSet::new();
+        loop {
+            // Those that cannot be closed stay at the head of the list; the page grows past them.
+            let limit = SWEEP_PAGE + passed_over.len();
+            let overdue = self.parts.store.overdue(self.parts.clock.now(), limit).await?;
+            let is_last_page = overdue.len() < limit;
+            for row in overdue {
+                if self.close_overdue(&row).await {
+                    closed += 1;
+                } else {
+                    passed_over.insert(row.id);
+                }
+            }
+            if is_last_page {
+                return Ok(closed);
+            }
         }
-        Ok(closed)
+    }
+
+    async fn close_overdue(&self, row: &PendingRow) -> bool {
+        let Ok(run) = self.load(&row.run).await else { return false };
+        let now = self.parts.clock.now();
+        let swept = self
+            .append_anyway(run, |run| {
+                let open = run.open_pending().filter(|open| open.pending.id == row.id)?;
+                let closing = PendingClosed { pending: row.id.clone(), status: Closing::Expired, by: None };
+                open.pending.expires_at.has_passed(now).then(|| vec![Event::PendingClosed(closing)])
+            })
+            .await;
+        matches!(swept, Ok(Some(_)))
     }
 
     /// Appends what a plan makes of the run, without a lease; planned again where the log has moved on.

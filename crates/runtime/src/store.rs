@@ -243,8 +243,8 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// A switch was asked for a name that nobody has; nothing was stored (G10).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a switch is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SwitchName {
     /// A tool's own switch.
     Tool(ToolName),
@@ -252,7 +252,7 @@ pub enum SwitchName {
     Group(GroupName),
 }
 
-/// Where runs are kept. One small, object-safe trait; every store passes the same suite ([`crate::contract`]).
+/// Where runs are kept. One small, object-safe trait; every store passes the same suite (`contract`).
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Stores a new run with its first events.
@@ -330,11 +330,17 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// [`StoreFault`]: then nothing may run.
     async fn look(&self, subjects: &[Subject]) -> Result<Look, StoreFault>;
 
-    /// Sets (`Some`) or removes (`None`) an override. Whether anybody has the name is the caller's to check.
+    /// Sets (`Some`) or removes (`None`) an override, and remembers when a name was last switched off (A12).
+    /// Whether anybody has the name is the caller's to check.
     ///
     /// # Errors
     /// [`StoreFault`].
-    async fn set_switch(&self, name: &SwitchName, enabled: Option<bool>) -> Result<(), StoreFault>;
+    async fn set_switch(
+        &self,
+        name: &SwitchName,
+        enabled: Option<bool>,
+        now: Timestamp,
+    ) -> Result<(), StoreFault>;
 
     /// Stores or replaces a principal.
     ///

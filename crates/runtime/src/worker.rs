@@ -9,11 +9,11 @@ use std::sync::Arc;
 use countersign_core::{AgentName, Run, RunId};
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Halt, drive};
+use crate::driver::{Claimed, Halt, drive};
 use crate::journal::DriveError;
 use crate::progress::Progress;
 use crate::runtime::{Runtime, hex};
-use crate::store::StoreFault;
+use crate::store::{Revision, StoreFault};
 
 /// What a worker came to with one run.
 #[derive(Debug)]
@@ -37,27 +37,23 @@ impl Runtime {
         let parts = &self.parts;
         let agents: Vec<AgentName> = parts.agents.all().map(|agent| agent.name.clone()).collect();
         let mut done = Vec::new();
-        let mut seen = BTreeSet::new();
+        let mut stuck = BTreeSet::new();
         while !stop.is_cancelled() {
-            let token = hex(parts.clock.random());
-            let Some(lease) =
-                parts.store.claim_any(&agents, token, parts.clock.now(), parts.limits.lease).await?
-            else {
-                break;
-            };
+            let (now, length) = (parts.clock.now(), parts.limits.lease);
+            let claimed = parts.store.claim_any(&agents, hex(parts.clock.random()), now, length).await?;
+            let Some(lease) = claimed else { break };
             let run = lease.run.clone();
-            // A run that comes back is one that could not be driven here; it stays for somebody else.
-            let again = !seen.insert(run.clone());
-            if again {
-                parts.store.release(&lease, crate::store::Revision(u64::MAX)).await?;
+            // One that could not be driven here comes back last: the others have had their turn.
+            if stuck.contains(&run) {
+                parts.store.release(&lease, Revision(u64::MAX)).await?;
                 break;
             }
-            let driven = drive(Arc::clone(parts), lease, Arc::clone(&progress), stop.clone()).await;
-            let came_to = driven.map(|(halt, run)| {
-                debug_assert!(halt != Halt::Stopped || stop.is_cancelled());
-                run
-            });
-            done.push(Worked { run, came_to });
+            let claimed = Claimed { lease, until: now.checked_add(length).unwrap_or(now) };
+            let driven = drive(Arc::clone(parts), claimed, Arc::clone(&progress), stop.clone()).await;
+            if !matches!(driven, Ok((Halt::Parked | Halt::Ended | Halt::Stopped, _))) {
+                stuck.insert(run.clone());
+            }
+            done.push(Worked { run, came_to: driven.map(|(_, run)| run) });
         }
         Ok(done)
     }

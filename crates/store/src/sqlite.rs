@@ -263,9 +263,14 @@ impl Store for SqliteStore {
         self.connections.read(|tx| policy::look(tx, subjects))
     }
 
-    async fn set_switch(&self, name: &SwitchName, enabled: Option<bool>) -> Result<(), StoreFault> {
+    async fn set_switch(
+        &self,
+        name: &SwitchName,
+        enabled: Option<bool>,
+        now: Timestamp,
+    ) -> Result<(), StoreFault> {
         let name = name.clone();
-        self.connections.write(Durability::Disk, move |tx| policy::set_switch(tx, &name, enabled)).await
+        self.connections.write(Durability::Disk, move |tx| policy::set_switch(tx, &name, enabled, now)).await
     }
 
     async fn put_principal(&self, principal: &Principal) -> Result<(), StoreFault> {

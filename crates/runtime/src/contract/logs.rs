@@ -239,7 +239,7 @@ pub async fn rule_a8_rule_g9_a_judge_sees_what_was_changed_right_before<H: Harne
     let store = harness.store();
     let run = start(&*store, 1).await;
     let tool = done(ToolName::parse("page_drop"));
-    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(false)).await);
+    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(false), jiff::Timestamp::UNIX_EPOCH).await);
     done(store.put_principal(&Principal::approver(subject("bob"))).await);
     done(store.put_principal(&Principal::user(subject("carol"))).await);
     let (_, changes) = done(run.record(vec![words("judged")], at(2)));

@@ -1,8 +1,8 @@
 //! Switches, principals, keys.
 
-use countersign_core::{GroupName, People, Principal, Standing, Switch, ToolName};
+use countersign_core::{GroupName, People, Principal, Standing, Switch, Switches, ToolName};
 
-use super::sample::{call_id, run_id, subject};
+use super::sample::{at, call_id, run_id, subject};
 use super::{Damage, Harness, done};
 use crate::store::{Look, SwitchName};
 
@@ -13,11 +13,11 @@ pub async fn rule_g2_rule_g3_only_overrides_are_stored<H: Harness>() {
     assert_eq!(done(store.look(&[]).await), Look::default());
 
     // A tool and a group of one name are two things; the names need not belong to anybody.
-    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(false)).await);
+    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(false), jiff::Timestamp::UNIX_EPOCH).await);
     let look = done(store.look(&[]).await);
     assert_eq!((look.switches.tool(&tool), look.switches.group(&group)), (Some(Switch::Off), None));
-    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(true)).await);
-    done(store.set_switch(&SwitchName::Group(group.clone()), Some(false)).await);
+    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(true), jiff::Timestamp::UNIX_EPOCH).await);
+    done(store.set_switch(&SwitchName::Group(group.clone()), Some(false), jiff::Timestamp::UNIX_EPOCH).await);
     let harness = {
         drop(store);
         harness.reopened().await
@@ -29,10 +29,39 @@ pub async fn rule_g2_rule_g3_only_overrides_are_stored<H: Harness>() {
         (Some(Switch::On), Some(Switch::Off))
     );
 
-    done(store.set_switch(&SwitchName::Tool(tool), None).await);
-    done(store.set_switch(&SwitchName::Group(group.clone()), None).await);
-    done(store.set_switch(&SwitchName::Group(group), None).await);
-    assert_eq!(done(store.look(&[]).await), Look::default());
+    done(store.set_switch(&SwitchName::Tool(tool), None, jiff::Timestamp::UNIX_EPOCH).await);
+    done(store.set_switch(&SwitchName::Group(group.clone()), None, jiff::Timestamp::UNIX_EPOCH).await);
+    done(store.set_switch(&SwitchName::Group(group), None, jiff::Timestamp::UNIX_EPOCH).await);
+    let (mut tools, mut groups) = {
+        let switches = done(store.look(&[]).await).switches;
+        let (tools, groups) = switches.names();
+        (tools.map(str::to_owned).collect::<Vec<_>>(), groups.map(str::to_owned).collect::<Vec<_>>())
+    };
+    tools.append(&mut groups);
+    assert!(tools.is_empty(), "no override is left");
+}
+
+pub async fn rule_a12_when_a_name_was_last_switched_off_outlives_its_switch<H: Harness>() {
+    let harness = H::fresh().await;
+    let store = harness.store();
+    let (tool, group) = (done(ToolName::parse("drop")), done(GroupName::parse("content")));
+    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(false), at(10)).await);
+    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(true), at(20)).await);
+    done(store.set_switch(&SwitchName::Tool(tool.clone()), None, at(30)).await);
+    done(store.set_switch(&SwitchName::Group(group.clone()), Some(false), at(15)).await);
+    done(store.set_switch(&SwitchName::Group(group.clone()), None, at(30)).await);
+    // A clock that has gone back forgets nothing.
+    done(store.set_switch(&SwitchName::Group(group.clone()), Some(false), at(5)).await);
+    let harness = {
+        drop(store);
+        harness.reopened().await
+    };
+    let switches = done(harness.store().look(&[]).await).switches;
+    let wanted = Switches::default()
+        .with_tool_off_at(tool.as_str(), at(10))
+        .with_group(group.as_str(), Switch::Off)
+        .with_group_off_at(group.as_str(), at(15));
+    assert_eq!(switches, wanted);
 }
 
 pub async fn rule_p10_a_switch_that_cannot_be_read_is_unreadable<H: Harness>() {
@@ -43,7 +72,7 @@ pub async fn rule_p10_a_switch_that_cannot_be_read_is_unreadable<H: Harness>() {
     for name in
         [SwitchName::Tool(tool.clone()), SwitchName::Group(group.clone()), SwitchName::Tool(other.clone())]
     {
-        done(store.set_switch(&name, Some(true)).await);
+        done(store.set_switch(&name, Some(true), jiff::Timestamp::UNIX_EPOCH).await);
     }
     harness.damage(Damage::Switch(SwitchName::Tool(tool.clone()))).await;
     harness.damage(Damage::Switch(SwitchName::Group(group.clone()))).await;
@@ -54,7 +83,7 @@ pub async fn rule_p10_a_switch_that_cannot_be_read_is_unreadable<H: Harness>() {
     );
     assert_eq!(switches.tool(&other), Some(Switch::On));
     // Setting it anew mends it.
-    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(false)).await);
+    done(store.set_switch(&SwitchName::Tool(tool.clone()), Some(false), jiff::Timestamp::UNIX_EPOCH).await);
     assert_eq!(done(store.look(&[]).await).switches.tool(&tool), Some(Switch::Off));
 }
 

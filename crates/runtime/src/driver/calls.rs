@@ -63,6 +63,7 @@ impl Driver {
         if calls.iter().any(|call| !self.mine.contains(call)) {
             return self.take_up(calls).await;
         }
+        self.still_ours().await?;
         let mut tasks = JoinSet::new();
         for id in calls {
             // Executed once by this driver, whatever comes of it: what is still running afterwards was lost.
@@ -251,22 +252,23 @@ fn start_next(bench: &Bench<'_>, calls: &[CallId], parallel_reads: usize, now: T
     events
 }
 
-/// A call that would start again goes through the gate again. A refused read ends as refused; an idempotent
-/// write that may have happened cannot be called "not run", so it becomes unknown.
+/// A call that would start again goes through the gate again, and only as what its tool is declared to be now:
+/// what has become a write is not repeated. A refused read ends with an error; an idempotent write that may
+/// have happened cannot be called "not run", so it becomes unknown.
 fn still_permitted(bench: &Bench<'_>, event: Event) -> Event {
     let Event::CallStarted(started) = &event else { return event };
     let Some(state) = bench.run.turn().and_then(|turn| turn.call(&started.call)) else { return event };
     match bench.dispatch(state) {
-        Ok(_) => event,
-        Err(_) if started.effect.writes() => {
+        Ok((passed, _)) if passed.tool.spec.effect == started.effect => event,
+        Ok(_) | Err(_) if started.effect.writes() => {
             Event::CallUnknown(CallUnknown { call: started.call.clone(), tool: started.tool.clone() })
         }
-        Err(_) => Event::CallFinished(Box::new(CallFinished {
+        Ok(_) | Err(_) => Event::CallFinished(Box::new(CallFinished {
             call: started.call.clone(),
             tool: started.tool.clone(),
             result: CallResult::from_tool(
                 ResultKind::Error,
-                "The call was interrupted, and the tool is no longer available here.",
+                "The call was interrupted, and the tool is no longer available as it was.",
                 Vec::new(),
                 0,
             ),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use countersign_core::{PendingId, PendingRow, Principal, RunId, RunRow, Subject, Switch, Switches};
 use jiff::Timestamp;
 
-use crate::store::{Lease, LoadError, Look, Revision, RunListing};
+use crate::store::{Lease, LoadError, Look, Revision, RunListing, SwitchName};
 
 /// What is said of a row that was spoiled on purpose.
 pub(super) const SPOILED: &str = "the row cannot be read";
@@ -21,6 +21,7 @@ pub(super) struct State {
     pub(super) pending_numbers: HashMap<PendingId, u64>,
     pub(super) tools: BTreeMap<String, Switch>,
     pub(super) groups: BTreeMap<String, Switch>,
+    pub(super) switched_off: BTreeMap<SwitchName, Timestamp>,
     pub(super) principals: BTreeMap<Subject, Principal>,
     /// The last ticket of the queue that was given out.
     pub(super) tickets: u64,
@@ -68,6 +69,10 @@ impl State {
         let tools =
             self.tools.iter().fold(Switches::default(), |all, (name, switch)| all.with_tool(name, *switch));
         let switches = self.groups.iter().fold(tools, |all, (name, switch)| all.with_group(name, *switch));
+        let switches = self.switched_off.iter().fold(switches, |all, (name, at)| match name {
+            SwitchName::Tool(name) => all.with_tool_off_at(name.as_str(), *at),
+            SwitchName::Group(name) => all.with_group_off_at(name.as_str(), *at),
+        });
         let people = subjects.iter().filter_map(|subject| self.principals.get(subject)).cloned().collect();
         Look { switches, people }
     }

@@ -149,12 +149,12 @@ impl Bed {
 
     pub(crate) async fn tool_switch(&self, name: &str, enabled: Option<bool>) {
         let name = SwitchName::Tool(ToolName::parse(name).unwrap());
-        self.memory.set_switch(&name, enabled).await.unwrap();
+        self.memory.set_switch(&name, enabled, self.now()).await.unwrap();
     }
 
     pub(crate) async fn group_switch(&self, name: &str, enabled: Option<bool>) {
         let name = SwitchName::Group(GroupName::parse(name).unwrap());
-        self.memory.set_switch(&name, enabled).await.unwrap();
+        self.memory.set_switch(&name, enabled, self.now()).await.unwrap();
     }
 
     /// What the log says, read from the store.

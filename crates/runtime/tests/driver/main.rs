@@ -18,6 +18,7 @@ mod gates;
 mod inputs;
 mod limits;
 mod r#loop;
+mod meanwhile;
 mod models;
 mod poison;
 mod power;

@@ -354,7 +354,7 @@ async fn rule_r2_a_run_that_cannot_be_driven_stops_no_other() {
 async fn a_decision_on_an_ended_run_changes_nothing() {
     let (bed, waiting) = drop_waits(plain).await;
     let name = SwitchName::Tool(ToolName::parse("drop").unwrap());
-    bed.memory.set_switch(&name, Some(true)).await.unwrap();
+    bed.memory.set_switch(&name, Some(true), bed.now()).await.unwrap();
     let run = ended(bed.approve(&waiting).await);
     let error =
         bed.runtime().decide(&waiting.id, Decision::approve(waiting.digest), &bob()).await.unwrap_err();

@@ -124,7 +124,10 @@ async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocatio
             "there is no group {name:?}, so nothing was stored; names are compared byte for byte, and `groups list` shows them"
         )));
     };
-    store.set_switch(&SwitchName::Group(group.clone()), enabled).await.map_err(failed)?;
+    store
+        .set_switch(&SwitchName::Group(group.clone()), enabled, session.setup.clock.now())
+        .await
+        .map_err(failed)?;
     let after = store.look(&[]).await.map_err(failed)?;
     let tools = groups(&runtime).remove(group.as_str()).unwrap_or_default();
     if arguments.json {

@@ -199,7 +199,10 @@ async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocatio
             "there is no tool {name:?}, so nothing was stored; names are compared byte for byte, and `tools list` shows them"
         )));
     };
-    store.set_switch(&SwitchName::Tool(parsed.clone()), enabled).await.map_err(failed)?;
+    store
+        .set_switch(&SwitchName::Tool(parsed.clone()), enabled, session.setup.clock.now())
+        .await
+        .map_err(failed)?;
     let after = store.look(&[]).await.map_err(failed)?;
     let what = match enabled {
         Some(true) => "is switched on",

@@ -4,10 +4,12 @@
 //! a switch is off, a principal does not resolve (P10).
 
 use countersign::{Look, People, Principal, StoreFault, Subject, Switch, SwitchName, Switches};
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::fault;
 use crate::row;
+use crate::time;
 
 pub(super) fn look(tx: &Connection, subjects: &[Subject]) -> Result<Look, StoreFault> {
     let mut switches = Switches::default();
@@ -16,6 +18,13 @@ pub(super) fn look(tx: &Connection, subjects: &[Subject]) -> Result<Look, StoreF
     }
     for (name, switch) in rows(tx, "SELECT name, enabled FROM group_switches")? {
         switches = switches.with_group(&name, switch);
+    }
+    for (is_tool, name, at) in switched_off(tx)? {
+        switches = if is_tool {
+            switches.with_tool_off_at(&name, at)
+        } else {
+            switches.with_group_off_at(&name, at)
+        };
     }
     let mut select = tx
         .prepare_cached("SELECT subject, admin, standing FROM principals WHERE subject = ?1")
@@ -37,15 +46,38 @@ fn rows(tx: &Connection, select: &str) -> Result<Vec<(String, Switch)>, StoreFau
         .map_err(fault)
 }
 
+/// Whether it is a tool, its name, and when it was last switched off. A moment that cannot be read counts as
+/// after everything: no approval outlives it (P10).
+fn switched_off(tx: &Connection) -> Result<Vec<(bool, String, Timestamp)>, StoreFault> {
+    tx.prepare_cached("SELECT kind = 'tool', name, at FROM switched_off")
+        .and_then(|mut select| {
+            let read = |row: &Row<'_>| {
+                let at = row.get_ref(2)?.as_str().ok().and_then(time::parse).unwrap_or(Timestamp::MAX);
+                Ok((row.get(0)?, row.get(1)?, at))
+            };
+            select.query_map([], read)?.collect()
+        })
+        .map_err(fault)
+}
+
 pub(super) fn set_switch(
     tx: &Transaction<'_>,
     name: &SwitchName,
     enabled: Option<bool>,
+    now: Timestamp,
 ) -> Result<(), StoreFault> {
-    let (table, name) = match name {
-        SwitchName::Tool(name) => ("tool_switches", name.as_str()),
-        SwitchName::Group(name) => ("group_switches", name.as_str()),
+    let (kind, table, name) = match name {
+        SwitchName::Tool(name) => ("tool", "tool_switches", name.as_str()),
+        SwitchName::Group(name) => ("group", "group_switches", name.as_str()),
     };
+    if enabled == Some(false) {
+        tx.execute(
+            "INSERT INTO switched_off (kind, name, at) VALUES (?1, ?2, ?3) \
+             ON CONFLICT (kind, name) DO UPDATE SET at = max(at, ?3)",
+            (kind, name, time::text(now)),
+        )
+        .map_err(fault)?;
+    }
     match enabled {
         Some(enabled) => tx.execute(
             &format!("INSERT INTO {table} (name, enabled) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET enabled = ?2"),

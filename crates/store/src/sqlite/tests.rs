@@ -91,7 +91,7 @@ async fn rule_r3_what_promises_something_waits_for_the_disk_and_nothing_else_doe
     go_on(&store, &run, vec![words("x")], at(2)).await;
     assert_eq!(waits(), Durability::Process);
     let tool = SwitchName::Tool(ToolName::parse("page_drop").unwrap());
-    store.set_switch(&tool, Some(false)).await.unwrap();
+    store.set_switch(&tool, Some(false), jiff::Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(waits(), Durability::Disk);
     let lease =
         store.claim(run.id(), "t".to_owned(), at(3), std::time::Duration::from_secs(9)).await.unwrap();
@@ -106,7 +106,7 @@ async fn rule_r3_what_promises_something_waits_for_the_disk_and_nothing_else_doe
         store.append(run.id(), Revision(run.revision()), &Writer::Anyone, at(5), judged).await.unwrap();
         after
     };
-    store.set_switch(&tool, None).await.unwrap();
+    store.set_switch(&tool, None, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
     let run = Run::fold(run.id().clone(), &store.load(run.id()).await.unwrap().entries).unwrap();
     let denied = GateDenied::by("page_drop", Gate::ToolDisabled, false);
     let run = judged(Event::GateDenied(denied), &run).await;
@@ -144,7 +144,7 @@ async fn rule_a8_a_judgement_is_not_stored_on_rights_that_changed_meanwhile() {
         store.connections.write(Durability::Disk, move |tx| log::store_verdict(tx, &vault, &aim, verdict))
     };
     let verdict = owed(changes.clone()).await;
-    store.set_switch(&tool, Some(false)).await.unwrap();
+    store.set_switch(&tool, Some(false), jiff::Timestamp::UNIX_EPOCH).await.unwrap();
     assert!(matches!(store_it(verdict).await, Err(AppendError::Conflict)));
     let verdict = owed(changes.clone()).await;
     store.put_principal(&Principal::user(subject("bob"))).await.unwrap();

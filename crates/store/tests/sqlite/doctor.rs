@@ -25,8 +25,22 @@ async fn filled() -> (Place, SqliteStore) {
     let decided = start_waiting(&store, 5, "default", "alice", Deadline::Never).await;
     go_on(&store, &decided, vec![approval(5)], at(9)).await;
     store.claim(&run_id(3), "t".to_owned(), at(9), Duration::from_secs(30)).await.unwrap();
-    store.set_switch(&SwitchName::Tool(ToolName::parse("page_drop").unwrap()), Some(false)).await.unwrap();
-    store.set_switch(&SwitchName::Group(GroupName::parse("content").unwrap()), Some(true)).await.unwrap();
+    store
+        .set_switch(
+            &SwitchName::Tool(ToolName::parse("page_drop").unwrap()),
+            Some(false),
+            jiff::Timestamp::UNIX_EPOCH,
+        )
+        .await
+        .unwrap();
+    store
+        .set_switch(
+            &SwitchName::Group(GroupName::parse("content").unwrap()),
+            Some(true),
+            jiff::Timestamp::UNIX_EPOCH,
+        )
+        .await
+        .unwrap();
     store.put_principal(&Principal::user(subject("alice"))).await.unwrap();
     (place, store)
 }

@@ -230,9 +230,14 @@ impl Store for Between {
         self.0.store.look(subjects).await
     }
 
-    async fn set_switch(&self, name: &SwitchName, enabled: Option<bool>) -> Result<(), StoreFault> {
+    async fn set_switch(
+        &self,
+        name: &SwitchName,
+        enabled: Option<bool>,
+        now: Timestamp,
+    ) -> Result<(), StoreFault> {
         self.alive()?;
-        self.0.store.set_switch(name, enabled).await
+        self.0.store.set_switch(name, enabled, now).await
     }
 
     async fn put_principal(&self, principal: &Principal) -> Result<(), StoreFault> {

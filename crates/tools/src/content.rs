@@ -28,6 +28,9 @@ impl Fingerprint {
 
     /// Of a file, read from its start.
     pub(crate) fn of_file(opened: &OpenFile) -> Result<Self, Failure> {
+        if opened.metadata.len() > CHANGED_BYTES_MAX {
+            return Err(too_large(opened, CHANGED_BYTES_MAX));
+        }
         let mut hasher = Sha256::new();
         let mut source = (&opened.file).take(CHANGED_BYTES_MAX + 1);
         let mut buffer = vec![0; 64 * 1024];

@@ -2,15 +2,14 @@
 //!
 //! Not here: deleting folders.
 
-use countersign::{Effect, ToolPreview};
+use countersign::Effect;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::change::remove;
 use crate::diff::{Side, lines};
 use crate::failure::Failure;
 use crate::path::WorkspacePath;
-use crate::precondition::{Situation, judge, present, promise, read};
+use crate::precondition::{Change, Shown, Situation, fitting, judge, present};
 use crate::tool::{Facts, FileWork};
 use crate::workspace::Visit;
 
@@ -33,14 +32,15 @@ impl FileWork for DeleteFile {
         }
     }
 
-    fn run(self, visit: &Visit<'_>, precondition: Option<&Value>) -> Result<String, Failure> {
+    fn run(self, visit: &Visit<'_>, promised: Option<&[Change]>) -> Result<String, Failure> {
         let path = WorkspacePath::file(&self.path)?;
-        let promised = read(precondition, [&path])?;
+        let promised = fitting(promised, [&path])?;
         let place = visit.place(&path)?;
         let now = present(&place)?;
         if let Some(changes) = promised {
             changes[0].must_want(None)?;
-            if judge(&changes, [(&path, now.as_ref())])? == Situation::AlreadyDone {
+            let situation = judge(changes, [(&path, now.as_ref())])?;
+            if situation == Situation::AlreadyDone && !changes[0].is_from_nothing() {
                 return Ok(format!("`{path}` is already deleted."));
             }
         }
@@ -52,21 +52,24 @@ impl FileWork for DeleteFile {
         Ok(format!("Deleted `{path}`."))
     }
 
-    fn preview(self, visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>> {
+    fn preview(self, visit: &Visit<'_>) -> Option<Result<Shown, Failure>> {
         Some(self.shown(visit))
     }
 }
 
 impl DeleteFile {
-    fn shown(&self, visit: &Visit<'_>) -> Result<ToolPreview, Failure> {
+    fn shown(&self, visit: &Visit<'_>) -> Result<Shown, Failure> {
         let path = WorkspacePath::file(&self.path)?;
         let place = visit.place(&path)?;
-        let now = present(&place)?.ok_or_else(|| Failure::Missing(path.clone()))?;
+        let Some(now) = present(&place)? else {
+            let lines = vec![format!("no change: there is no file {path}, so there is nothing to delete")];
+            return Ok(Shown { lines, changes: vec![Change::new(&path, None, None)] });
+        };
         // Read after the fingerprint: if the file changes in between, the promise fails and nothing is done.
         let old = Side::of_file(visit.place(&path)?.file.as_ref())?;
-        Ok(ToolPreview {
+        Ok(Shown {
             lines: lines(&path, &old, &Side::Absent),
-            precondition: Some(promise(&[(&path, Some(&now), None)])),
+            changes: vec![Change::new(&path, Some(&now), None)],
         })
     }
 }

@@ -3,16 +3,15 @@
 //! Invariant: the text to find occurs exactly once, overlapping occurrences counted, so there is no doubt about the
 //! place. Once previewed, the edit is judged by what the whole file is to become, not by finding the text again.
 
-use countersign::{Effect, ToolPreview};
+use countersign::Effect;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::change::put;
 use crate::content::{Fingerprint, text_of};
 use crate::diff::{Side, lines};
 use crate::failure::Failure;
 use crate::path::WorkspacePath;
-use crate::precondition::{Situation, judge, promise, read};
+use crate::precondition::{Change, Shown, Situation, fitting, judge};
 use crate::tool::{Facts, FileWork};
 use crate::workspace::Visit;
 
@@ -45,9 +44,9 @@ impl FileWork for EditFile {
         }
     }
 
-    fn run(self, visit: &Visit<'_>, precondition: Option<&Value>) -> Result<String, Failure> {
+    fn run(self, visit: &Visit<'_>, promised: Option<&[Change]>) -> Result<String, Failure> {
         let path = WorkspacePath::file(&self.path)?;
-        let promised = read(precondition, [&path])?;
+        let promised = fitting(promised, [&path])?;
         let place = visit.place(&path)?;
         let old = match (&place.file, &promised) {
             (Some(file), _) => text_of(file, EDITED_BYTES_MAX),
@@ -56,14 +55,14 @@ impl FileWork for EditFile {
         }?;
         let now = Fingerprint::of(old.as_bytes());
         let already = format!("`{path}` already has this change.");
-        if let Some(changes) = &promised
+        if let Some(changes) = promised
             && judge(changes, [(&path, Some(&now))])? == Situation::AlreadyDone
         {
             return Ok(already);
         }
         let new = self.applied(&path, &old)?;
         let wanted = Fingerprint::of(new.as_bytes());
-        if let Some([change]) = &promised {
+        if let Some([change]) = promised {
             change.must_want(Some(&wanted))?;
         }
         if wanted == now {
@@ -73,21 +72,21 @@ impl FileWork for EditFile {
         Ok(format!("Edited `{path}` ({} bytes).", new.len()))
     }
 
-    fn preview(self, visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>> {
+    fn preview(self, visit: &Visit<'_>) -> Option<Result<Shown, Failure>> {
         Some(self.shown(visit))
     }
 }
 
 impl EditFile {
-    fn shown(&self, visit: &Visit<'_>) -> Result<ToolPreview, Failure> {
+    fn shown(&self, visit: &Visit<'_>) -> Result<Shown, Failure> {
         let path = WorkspacePath::file(&self.path)?;
         let file = visit.place(&path)?.file.ok_or_else(|| Failure::Missing(path.clone()))?;
         let old = text_of(&file, EDITED_BYTES_MAX)?;
         let new = self.applied(&path, &old)?;
         let (now, wanted) = (Fingerprint::of(old.as_bytes()), Fingerprint::of(new.as_bytes()));
-        Ok(ToolPreview {
+        Ok(Shown {
             lines: lines(&path, &Side::Text(old), &Side::Text(new)),
-            precondition: Some(promise(&[(&path, Some(&now), Some(&wanted))])),
+            changes: vec![Change::new(&path, Some(&now), Some(&wanted))],
         })
     }
 

@@ -53,6 +53,10 @@ pub(crate) enum Failure {
     OtherFileSystem(WorkspacePath),
     #[error("`{0}` was changed meanwhile; nothing was done.")]
     ChangedMeanwhile(WorkspacePath),
+    #[error("What was in the way of this call was changed meanwhile; nothing was done.")]
+    FreedMeanwhile,
+    #[error("The workspace was changed meanwhile; nothing was done.")]
+    OtherWorkspace,
     #[error("What was previewed is not this call; nothing was done.")]
     ForeignPrecondition,
     #[error("`{0}` was changed, but the system could not confirm that the change is on disk.")]
@@ -62,6 +66,36 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether it lies in what the workspace holds now, and another time the same call may do.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Missing(_)
+            | Self::NotAFile(_)
+            | Self::NotAFolder(_)
+            | Self::Link(_)
+            | Self::WriteProtected(_)
+            | Self::Exists(_)
+            | Self::NotText(_)
+            | Self::TooLarge { .. }
+            | Self::NoSuchLine { .. }
+            | Self::FindAbsent(_)
+            | Self::FindAmbiguous { .. }
+            | Self::OtherFileSystem(_)
+            | Self::ChangedMeanwhile(_)
+            | Self::System { .. } => true,
+            Self::Path(_)
+            | Self::Arguments(_)
+            | Self::Unavailable(_)
+            | Self::ReadOnly(_)
+            | Self::NotALine
+            | Self::SamePath
+            | Self::FreedMeanwhile
+            | Self::OtherWorkspace
+            | Self::ForeignPrecondition
+            | Self::Unconfirmed(_) => false,
+        }
+    }
+
     /// Keeps the kind of a system error and drops its text, which may name places of this machine.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the list of kinds is the system's and grows")]
     pub(crate) fn system(path: &WorkspacePath, error: &io::Error) -> Self {

@@ -2,8 +2,11 @@
 //!
 //! Seven file tools over one folder: list, read, search (group `files`) and write, edit, move, delete (group `editing`).
 //! The folder is opened once; nothing outside it can be named, the state of countersign inside it does not exist for
-//! them, and configuration and skills are read-only (S2). Writes show a diff before they happen, are atomic, and may
-//! be repeated (A7, R3).
+//! them, wherever in it a folder named `.countersign` lies, and configuration and skills are read-only (S2). Writes
+//! show a diff before they happen, are atomic, and may be repeated (A7, R3).
+//!
+//! What was previewed in one workspace is done in no other. A workspace that was moved, or restored from a backup,
+//! counts as another: what was approved for it before is answered "changed meanwhile", and has to be asked again.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

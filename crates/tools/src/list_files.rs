@@ -1,12 +1,12 @@
 //! `list_files`: what is in a folder.
 
-use countersign::{Effect, ToolPreview};
+use countersign::Effect;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::listing::{ANSWER_BYTES_MAX, Kind, list};
 use crate::path::WorkspacePath;
+use crate::precondition::{Change, Shown};
 use crate::tool::{Facts, FileWork};
 use crate::workspace::{Folder, Visit};
 
@@ -33,7 +33,7 @@ impl FileWork for ListFiles {
         }
     }
 
-    fn run(self, visit: &Visit<'_>, _precondition: Option<&Value>) -> Result<String, Failure> {
+    fn run(self, visit: &Visit<'_>, _promised: Option<&[Change]>) -> Result<String, Failure> {
         let path = WorkspacePath::folder(self.path.as_deref().unwrap_or("."))?;
         let mut paths = Paths::default();
         paths.add(visit, &visit.folder(&path)?, self.recursive, 0)?;
@@ -46,7 +46,7 @@ impl FileWork for ListFiles {
         Ok(paths.text + &paths.notes.join("\n"))
     }
 
-    fn preview(self, _visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>> {
+    fn preview(self, _visit: &Visit<'_>) -> Option<Result<Shown, Failure>> {
         None
     }
 }

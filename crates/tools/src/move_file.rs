@@ -3,15 +3,14 @@
 //! Invariant: only regular files move, never folders and never links, so no protected place can be moved away with
 //! the folder it lies in, and none can be replaced by another (S2). A path that is taken is never taken over.
 
-use countersign::{Effect, ToolPreview};
+use countersign::Effect;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::change::{is_half_moved, relocate, remove};
 use crate::content::Fingerprint;
 use crate::failure::Failure;
 use crate::path::WorkspacePath;
-use crate::precondition::{Situation, judge, present, promise, read};
+use crate::precondition::{Change, Shown, Situation, fitting, judge, present};
 use crate::tool::{Facts, FileWork};
 use crate::workspace::{Place, Visit};
 
@@ -37,9 +36,9 @@ impl FileWork for MoveFile {
         }
     }
 
-    fn run(self, visit: &Visit<'_>, precondition: Option<&Value>) -> Result<String, Failure> {
+    fn run(self, visit: &Visit<'_>, promised: Option<&[Change]>) -> Result<String, Failure> {
         let (from, to) = self.places(visit)?;
-        let promised = read(precondition, [&from.path, &to.path])?;
+        let promised = fitting(promised, [&from.path, &to.path])?;
         let (source, target) = (present(&from)?, present(&to)?);
         let moved = || Ok(format!("Moved `{}` to `{}`.", from.path, to.path));
         let Some(changes) = promised else {
@@ -56,7 +55,7 @@ impl FileWork for MoveFile {
             return moved();
         }
         let places = [(&from.path, source.as_ref()), (&to.path, target.as_ref())];
-        match (judge(&changes, places)?, source) {
+        match (judge(changes, places)?, source) {
             (Situation::AlreadyDone, _) => Ok(format!("`{}` is already moved to `{}`.", from.path, to.path)),
             (Situation::Due, Some(source)) => {
                 changes[0].must_want(None)?;
@@ -69,7 +68,7 @@ impl FileWork for MoveFile {
         }
     }
 
-    fn preview(self, visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>> {
+    fn preview(self, visit: &Visit<'_>) -> Option<Result<Shown, Failure>> {
         Some(self.shown(visit))
     }
 }
@@ -80,16 +79,16 @@ impl MoveFile {
         if from == to { Err(Failure::SamePath) } else { Ok((visit.place(&from)?, visit.place(&to)?)) }
     }
 
-    fn shown(&self, visit: &Visit<'_>) -> Result<ToolPreview, Failure> {
+    fn shown(&self, visit: &Visit<'_>) -> Result<Shown, Failure> {
         let (from, to) = self.places(visit)?;
         let source: Fingerprint = present(&from)?.ok_or_else(|| Failure::Missing(from.path.clone()))?;
         must_be_free(&to)?;
-        Ok(ToolPreview {
+        Ok(Shown {
             lines: vec![format!("move {} → {}", from.path, to.path)],
-            precondition: Some(promise(&[
-                (&from.path, Some(&source), None),
-                (&to.path, None, Some(&source)),
-            ])),
+            changes: vec![
+                Change::new(&from.path, Some(&source), None),
+                Change::new(&to.path, None, Some(&source)),
+            ],
         })
     }
 }

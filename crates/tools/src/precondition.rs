@@ -1,7 +1,11 @@
 //! What a preview promised, and whether it still holds when the call is made (A7).
 //!
-//! Invariant: a promise is a list of changes, each from one fingerprint to another, and fits exactly one call. It is
-//! judged as a whole: all done, or all as previewed, or changed meanwhile.
+//! Invariant: a promise is for one workspace. It is a list of changes, each from one fingerprint to another, and fits
+//! exactly one call; it is judged as a whole: all done, or all as previewed, or changed meanwhile. Or it says that the
+//! call could not be made: then no call that brings it along ever changes anything, whatever became possible since.
+//!
+//! So a workspace that was moved, restored, or replaced in the configuration refuses what was approved before, also
+//! where the change happens to be there already. That is the strict reading: what a person saw was another place.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,6 +14,22 @@ use crate::content::Fingerprint;
 use crate::failure::Failure;
 use crate::path::WorkspacePath;
 use crate::workspace::Place;
+
+/// What a preview shows, and what it promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) lines: Vec<String>,
+    pub(crate) changes: Vec<Change>,
+}
+
+/// What a call gets back of its preview.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Promise {
+    workspace: Fingerprint,
+    /// `None`: the call could not be made.
+    changes: Option<Vec<Change>>,
+}
 
 /// What is to become of one file. `None` stands for "there is no such file".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,30 +54,44 @@ pub(crate) fn present(place: &Place) -> Result<Option<Fingerprint>, Failure> {
     place.file.as_ref().map(Fingerprint::of_file).transpose()
 }
 
-/// Writes the promise down.
-pub(crate) fn promise(changes: &[(&WorkspacePath, Option<&Fingerprint>, Option<&Fingerprint>)]) -> Value {
-    let changes = changes.iter().map(|(path, now, wanted)| {
-        serde_json::json!({ "path": path.to_string(), "sha256": now, "wanted": wanted })
-    });
-    Value::Array(changes.collect())
+impl Promise {
+    /// Writes a promise down.
+    pub(crate) fn write(workspace: &Fingerprint, changes: Option<&[Change]>) -> Value {
+        serde_json::json!({ "workspace": workspace, "changes": changes })
+    }
+
+    /// Reads what was promised for this workspace. `None`: the call could not be made.
+    pub(crate) fn read(value: &Value, workspace: &Fingerprint) -> Result<Option<Vec<Change>>, Failure> {
+        let promise = Self::deserialize(value).map_err(|_| Failure::ForeignPrecondition)?;
+        if promise.workspace == *workspace { Ok(promise.changes) } else { Err(Failure::OtherWorkspace) }
+    }
 }
 
-/// The promise that a call brings along, for exactly these paths.
-pub(crate) fn read<const N: usize>(
-    precondition: Option<&Value>,
+/// The changes that a call brings along, for exactly these paths.
+pub(crate) fn fitting<'p, const N: usize>(
+    promised: Option<&'p [Change]>,
     paths: [&WorkspacePath; N],
-) -> Result<Option<[Change; N]>, Failure> {
-    let Some(value) = precondition else { return Ok(None) };
-    let changes: Vec<Change> = Vec::deserialize(value).map_err(|_| Failure::ForeignPrecondition)?;
-    let changes = <[Change; N]>::try_from(changes).map_err(|_| Failure::ForeignPrecondition)?;
+) -> Result<Option<&'p [Change; N]>, Failure> {
+    let Some(changes) = promised else { return Ok(None) };
+    let changes = <&[Change; N]>::try_from(changes).map_err(|_| Failure::ForeignPrecondition)?;
     let is_ours = changes.iter().zip(paths).all(|(change, path)| change.path == path.to_string());
     if is_ours { Ok(Some(changes)) } else { Err(Failure::ForeignPrecondition) }
 }
 
 impl Change {
+    /// From what is there now to what is to be there.
+    pub(crate) fn new(path: &WorkspacePath, now: Option<&Fingerprint>, wanted: Option<&Fingerprint>) -> Self {
+        Self { path: path.to_string(), sha256: now.cloned(), wanted: wanted.cloned() }
+    }
+
     /// Whether it ends where this call ends.
     pub(crate) fn must_want(&self, wanted: Option<&Fingerprint>) -> Result<(), Failure> {
         if self.wanted.as_ref() == wanted { Ok(()) } else { Err(Failure::ForeignPrecondition) }
+    }
+
+    /// Whether the preview found no file there.
+    pub(crate) fn is_from_nothing(&self) -> bool {
+        self.sha256.is_none()
     }
 }
 

@@ -4,6 +4,11 @@
 //! the stricter answer counts. Names cover what does not exist yet and are compared without regard to case;
 //! identities cover other names for the same thing: a mount, a hard link, a file system that ignores case.
 //!
+//! The places are those of this installation, and every folder with the name of a state folder: what a command run in
+//! a folder below left there, or an older run, holds keys as well.
+//!
+//! Not promised: that a file of such another state folder is known again under a name outside of it.
+//!
 //! Not here: opening what a tool asked for (`workspace`).
 
 use std::cell::OnceCell;
@@ -18,6 +23,8 @@ use cap_std::fs::{Dir, Metadata};
 
 use crate::leftover::is_leftover;
 
+/// What the folder is called in which an installation keeps its database and its key, unless it is told otherwise.
+pub(crate) const STATE_FOLDER: &str = ".countersign";
 /// How many entries of state folders are looked at to recognise them under other names. Larger ones hide every file
 /// of the workspace that has a second name.
 const STATE_ENTRIES_MAX: usize = 10_000;
@@ -145,10 +152,10 @@ impl<'w> Protected<'w> {
 
     /// The standing of a path, by its names.
     pub(crate) fn by_name(&self, names: &[String]) -> Standing {
-        if names.iter().any(|name| is_leftover(name)) {
+        let folded: Vec<String> = names.iter().map(|name| folded(name)).collect();
+        if names.iter().any(|name| is_leftover(name)) || folded.iter().any(|name| name == STATE_FOLDER) {
             return Standing::State;
         }
-        let folded: Vec<String> = names.iter().map(|name| folded(name)).collect();
         let covering = self.protections.iter().filter(|protection| protection.covers(&folded));
         covering.map(|protection| protection.standing).max().unwrap_or(Standing::Open)
     }
@@ -196,10 +203,32 @@ impl<'w> Protected<'w> {
 
 /// A name as the most forgiving file systems compare it: case and invisible characters do not count.
 fn folded(name: &str) -> String {
-    let visible = name.chars().filter(|character| {
-        !matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    });
-    visible.collect::<String>().to_uppercase().to_lowercase()
+    let visible: String = name.chars().filter(|character| !is_ignorable(*character)).collect();
+    visible.to_uppercase().to_lowercase()
+}
+
+/// What Unicode calls default-ignorable, and file systems that ignore case ignore as well.
+fn is_ignorable(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 fn folded_names(path: &Path) -> Option<Vec<String>> {

@@ -5,13 +5,13 @@
 
 use std::io::{self, BufRead, BufReader, Read as _};
 
-use countersign::{Effect, ToolPreview};
+use countersign::Effect;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::listing::ANSWER_BYTES_MAX;
 use crate::path::WorkspacePath;
+use crate::precondition::{Change, Shown};
 use crate::tool::{Facts, FileWork};
 use crate::workspace::{OpenFile, Visit};
 
@@ -42,12 +42,12 @@ impl FileWork for ReadFile {
         }
     }
 
-    fn run(self, visit: &Visit<'_>, _precondition: Option<&Value>) -> Result<String, Failure> {
+    fn run(self, visit: &Visit<'_>, _promised: Option<&[Change]>) -> Result<String, Failure> {
         let opened = visit.file(&WorkspacePath::file(&self.path)?)?;
         read(&opened, self.from_line.unwrap_or(1).max(1), self.lines.unwrap_or(u64::MAX))
     }
 
-    fn preview(self, _visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>> {
+    fn preview(self, _visit: &Visit<'_>) -> Option<Result<Shown, Failure>> {
         None
     }
 }

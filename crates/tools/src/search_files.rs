@@ -2,14 +2,14 @@
 //!
 //! Invariant: files, bytes and answer are bounded, and an answer that is not complete says why.
 
-use countersign::{Effect, ToolPreview};
+use countersign::Effect;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::content::bytes_of;
 use crate::failure::Failure;
 use crate::listing::{ANSWER_BYTES_MAX, Kind, list};
 use crate::path::WorkspacePath;
+use crate::precondition::{Change, Shown};
 use crate::tool::{Facts, FileWork};
 use crate::workspace::{Folder, OpenFile, Visit};
 
@@ -51,7 +51,7 @@ impl FileWork for SearchFiles {
         }
     }
 
-    fn run(self, visit: &Visit<'_>, _precondition: Option<&Value>) -> Result<String, Failure> {
+    fn run(self, visit: &Visit<'_>, _promised: Option<&[Change]>) -> Result<String, Failure> {
         if self.text.is_empty() || self.text.contains('\n') {
             return Err(Failure::NotALine);
         }
@@ -73,7 +73,7 @@ impl FileWork for SearchFiles {
         Ok(search.answer())
     }
 
-    fn preview(self, _visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>> {
+    fn preview(self, _visit: &Visit<'_>) -> Option<Result<Shown, Failure>> {
         None
     }
 }

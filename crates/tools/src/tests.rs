@@ -78,6 +78,17 @@ impl Bench {
         self.preview::<W>(arguments).unwrap().precondition.unwrap()
     }
 
+    /// A preview that fails, or shows why nothing will be done and promises just that.
+    fn preview_refuses<W: FileWork>(&self, arguments: Value) -> Result<String, String> {
+        let shown = self.preview::<W>(arguments.clone())?;
+        let promise = shown.precondition.expect("whoever shows something promises something");
+        if promise["changes"].is_null() {
+            assert_eq!(shown.lines[0], "no change: this call will do nothing");
+            return self.run_as_previewed::<W>(arguments, Some(&promise));
+        }
+        Ok(shown.lines.join("\n"))
+    }
+
     /// Every path below the outer folder with what is there, to show that nothing changed.
     fn everything(&self) -> Vec<(PathBuf, String)> {
         let mut found = Vec::new();

@@ -1,7 +1,8 @@
 //! What the seven tools have in common: facts, arguments, and the way from the port to the file work.
 //!
 //! Invariant: file work blocks, so it never runs on a thread that drives other calls. A tool's logic sees its
-//! arguments, a [`Visit`] and the precondition, and nothing else: no ids, no actor, no clock.
+//! arguments, a [`Visit`] and the changes promised, and nothing else: no ids, no actor, no clock. Every preview that
+//! is shown carries a promise, also the one that says why the call cannot be made.
 //!
 //! Not promised: that file work stops when its caller stops waiting. It ends by itself, at the bounds of each tool.
 
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::precondition::{Change, Promise, Shown};
 use crate::workspace::{Visit, Workspace};
 
 /// What distinguishes one file tool from another.
@@ -33,11 +35,11 @@ pub(crate) trait FileWork: DeserializeOwned + Send + 'static {
     /// Name, words and schema.
     fn facts() -> Facts;
 
-    /// Does it.
-    fn run(self, visit: &Visit<'_>, precondition: Option<&Value>) -> Result<String, Failure>;
+    /// Does it, as its preview promised if there was one.
+    fn run(self, visit: &Visit<'_>, promised: Option<&[Change]>) -> Result<String, Failure>;
 
     /// Shows what [`Self::run`] would do. `None` for reads.
-    fn preview(self, visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>>;
+    fn preview(self, visit: &Visit<'_>) -> Option<Result<Shown, Failure>>;
 }
 
 /// A built-in file tool.
@@ -107,16 +109,34 @@ pub(crate) fn run<W: FileWork>(
     precondition: Option<&Value>,
 ) -> Result<String, Failure> {
     let work: W = serde_json::from_value(arguments)?;
-    work.run(&workspace.visit(), precondition)
+    let promised = precondition.map(|value| Promise::read(value, workspace.mark())).transpose()?;
+    let visit = workspace.visit();
+    match promised {
+        None => work.run(&visit, None),
+        Some(Some(changes)) => work.run(&visit, Some(&changes)),
+        // A person was shown that nothing can be done, so nothing is.
+        Some(None) => match work.preview(&visit) {
+            Some(Err(failure)) => Err(failure),
+            Some(Ok(_)) | None => Err(Failure::FreedMeanwhile),
+        },
+    }
 }
 
-/// One preview, on this thread.
+/// One preview, on this thread. It fails only where the call is refused whatever the workspace holds.
 pub(crate) fn preview<W: FileWork>(
     workspace: &Workspace,
     arguments: Value,
 ) -> Option<Result<ToolPreview, Failure>> {
-    match serde_json::from_value::<W>(arguments) {
-        Ok(work) => work.preview(&workspace.visit()),
-        Err(error) => Some(Err(error.into())),
-    }
+    let work = match serde_json::from_value::<W>(arguments) {
+        Ok(work) => work,
+        Err(error) => return Some(Err(error.into())),
+    };
+    let (lines, changes) = match work.preview(&workspace.visit())? {
+        Ok(Shown { lines, changes }) => (lines, Some(changes)),
+        Err(failure) if failure.may_pass() => {
+            (vec!["no change: this call will do nothing".to_owned(), failure.to_string()], None)
+        }
+        Err(failure) => return Some(Err(failure)),
+    };
+    Some(Ok(ToolPreview { lines, precondition: Some(Promise::write(workspace.mark(), changes.as_deref())) }))
 }

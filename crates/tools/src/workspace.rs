@@ -5,6 +5,11 @@
 //! leads outside: a folder swapped for a link is refused, a folder that was moved is still the folder that was
 //! opened. What was opened is judged again by its identity (S2).
 //!
+//! A workspace is known again by its device, its inode and its real path together, so a preview made for one is none
+//! for another (A7): not for another folder, not for a copy, and not for the same folder after it was moved, or
+//! restored from a backup. It is known again after a restart, as long as the system gives the disk the same number;
+//! otherwise what was approved is refused, and asking again is the way out.
+//!
 //! Not promised: that a folder which another program moves out of the workspace during a call is noticed.
 //!
 //! Not here: what is protected (`protected`), and how files are replaced (`change`).
@@ -13,13 +18,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
+use cap_fs_ext::{
+    DirExt as _, FollowSymlinks, MetadataExt as _, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _,
+};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 
+use crate::content::Fingerprint;
 use crate::failure::Failure;
 use crate::path::WorkspacePath;
-use crate::protected::{Protected, Protection, Standing};
+use crate::protected::{Identity, Protected, Protection, STATE_FOLDER, Standing};
 
 /// The folder that the built-in file tools may see, and what in it they may not. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -30,6 +38,8 @@ pub struct Workspace {
 #[derive(Debug)]
 struct Opened {
     root: Dir,
+    /// Which workspace it is.
+    mark: Fingerprint,
     protections: Vec<Protection>,
 }
 
@@ -67,14 +77,16 @@ pub enum OpenError {
 
 impl Workspace {
     /// Opens the folder `root`. `state` are the files and folders that do not exist for the tools: the database with
-    /// its folder, and the key. `read_only` are those they may read but never change: configuration and skills (S2).
-    /// Either may lie outside the workspace or not exist yet; a relative path starts at `root`.
+    /// its folder, and the key; a folder named `.countersign` anywhere below the root is one without being named.
+    /// `read_only` are those they may read but never change: configuration and skills (S2). Either may lie outside
+    /// the workspace or not exist yet; a relative path starts at `root`.
     ///
     /// # Errors
     /// [`OpenError`], when a folder cannot be opened or a protected place cannot be located.
     pub fn open(root: &Path, state: &[PathBuf], read_only: &[PathBuf]) -> Result<Self, OpenError> {
-        let opened = Dir::open_ambient_dir(root, ambient_authority());
-        let opened = opened.map_err(|source| OpenError::Root { path: root.to_owned(), source })?;
+        let opened = Dir::open_ambient_dir(root, ambient_authority())
+            .and_then(|opened| mark(&opened, root).map(|mark| (opened, mark)));
+        let (opened, mark) = opened.map_err(|source| OpenError::Root { path: root.to_owned(), source })?;
         let state = state.iter().map(|path| (path, Standing::State));
         let read_only = read_only.iter().map(|path| (path, Standing::ReadOnly));
         let protections = state.chain(read_only).map(|(path, standing)| {
@@ -83,7 +95,12 @@ impl Workspace {
             located.ok_or_else(|| OpenError::InsideState { root: root.to_owned(), state: path.clone() })
         });
         let protections = protections.collect::<Result<_, _>>()?;
-        Ok(Self { opened: Arc::new(Opened { root: opened, protections }) })
+        Ok(Self { opened: Arc::new(Opened { root: opened, mark, protections }) })
+    }
+
+    /// Which workspace it is, for promises. Says nothing about where it is.
+    pub(crate) fn mark(&self) -> &Fingerprint {
+        &self.opened.mark
     }
 
     /// Begins one call's look at the workspace.
@@ -296,8 +313,23 @@ impl Visit<'_> {
     }
 
     fn standing(&self, folder: &Folder, path: &WorkspacePath, metadata: &Metadata) -> Standing {
+        // A file system may know the state folder by a name that no rule here foresees, or by a link beside it.
+        if metadata.is_dir()
+            && let Ok(state) = folder.dir.metadata(STATE_FOLDER)
+            && Identity::from(&state) == Identity::from(metadata)
+        {
+            return Standing::State;
+        }
         folder.standing.max(self.protected.by_name(path.names())).max(self.protected.by_identity(metadata))
     }
+}
+
+/// What distinguishes this folder at this place from every other.
+fn mark(opened: &Dir, root: &Path) -> io::Result<Fingerprint> {
+    let metadata = opened.dir_metadata()?;
+    let mut parts = [metadata.dev().to_be_bytes(), metadata.ino().to_be_bytes()].concat();
+    parts.extend_from_slice(std::fs::canonicalize(root)?.as_os_str().as_encoded_bytes());
+    Ok(Fingerprint::of(&parts))
 }
 
 fn may_change(path: &WorkspacePath, standing: Standing) -> Result<(), Failure> {

@@ -1,15 +1,14 @@
 //! `write_file`: a file with exactly this content.
 
-use countersign::{Effect, ToolPreview};
+use countersign::Effect;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::change::put;
 use crate::content::Fingerprint;
 use crate::diff::{Side, lines};
 use crate::failure::Failure;
 use crate::path::WorkspacePath;
-use crate::precondition::{Situation, judge, present, promise, read};
+use crate::precondition::{Change, Shown, Situation, fitting, judge, present};
 use crate::tool::{Facts, FileWork};
 use crate::workspace::Visit;
 
@@ -35,16 +34,16 @@ impl FileWork for WriteFile {
         }
     }
 
-    fn run(self, visit: &Visit<'_>, precondition: Option<&Value>) -> Result<String, Failure> {
+    fn run(self, visit: &Visit<'_>, promised: Option<&[Change]>) -> Result<String, Failure> {
         let path = WorkspacePath::file(&self.path)?;
-        let promised = read(precondition, [&path])?;
+        let promised = fitting(promised, [&path])?;
         let wanted = Fingerprint::of(self.content.as_bytes());
         let place = visit.place(&path)?;
         let now = present(&place)?;
         let situation = match promised {
             Some(changes) => {
                 changes[0].must_want(Some(&wanted))?;
-                judge(&changes, [(&path, now.as_ref())])?
+                judge(changes, [(&path, now.as_ref())])?
             }
             None if now.as_ref() == Some(&wanted) => Situation::AlreadyDone,
             None => Situation::Due,
@@ -57,22 +56,22 @@ impl FileWork for WriteFile {
         Ok(format!("{} `{path}` ({bytes} bytes).", if now.is_some() { "Replaced" } else { "Created" }))
     }
 
-    fn preview(self, visit: &Visit<'_>) -> Option<Result<ToolPreview, Failure>> {
+    fn preview(self, visit: &Visit<'_>) -> Option<Result<Shown, Failure>> {
         Some(self.shown(visit))
     }
 }
 
 impl WriteFile {
-    fn shown(&self, visit: &Visit<'_>) -> Result<ToolPreview, Failure> {
+    fn shown(&self, visit: &Visit<'_>) -> Result<Shown, Failure> {
         let path = WorkspacePath::file(&self.path)?;
         let place = visit.place(&path)?;
         let now = present(&place)?;
         let wanted = Fingerprint::of(self.content.as_bytes());
         // Read after the fingerprint: if the file changes in between, the promise fails and nothing is done.
         let old = Side::of_file(visit.place(&path)?.file.as_ref())?;
-        Ok(ToolPreview {
+        Ok(Shown {
             lines: lines(&path, &old, &Side::of_text(&self.content)),
-            precondition: Some(promise(&[(&path, now.as_ref(), Some(&wanted))])),
+            changes: vec![Change::new(&path, now.as_ref(), Some(&wanted))],
         })
     }
 }

@@ -25,8 +25,8 @@ fn nobody_takes(bench: &Bench, path: &str) {
         bench.run::<EditFile>(json!({ "path": path, "find": "the", "replace": "my" })),
         bench.run::<MoveFile>(json!({ "from": path, "to": "taken.md" })),
         bench.run::<MoveFile>(json!({ "from": "docs/a.md", "to": path })),
-        bench.preview::<WriteFile>(json!({ "path": path, "content": "mine" })).map(|_| String::new()),
-        bench.preview::<DeleteFile>(json!({ "path": path })).map(|_| String::new()),
+        bench.preview_refuses::<WriteFile>(json!({ "path": path, "content": "mine" })),
+        bench.preview_refuses::<DeleteFile>(json!({ "path": path })),
     ];
     for refusal in refusals {
         assert!(refusal.is_err(), "{path:?}: {refusal:?}");

@@ -25,9 +25,9 @@ fn nobody_changes(bench: &Bench, path: &str) {
         bench.run::<MoveFile>(json!({ "from": path, "to": "taken.md" })),
         bench.run::<MoveFile>(json!({ "from": "docs/a.md", "to": path })),
         bench.run::<DeleteFile>(json!({ "path": path })),
-        bench.preview::<WriteFile>(json!({ "path": path, "content": "mine" })).map(|_| String::new()),
-        bench.preview::<DeleteFile>(json!({ "path": path })).map(|_| String::new()),
-        bench.preview::<MoveFile>(json!({ "from": path, "to": "taken.md" })).map(|_| String::new()),
+        bench.preview_refuses::<WriteFile>(json!({ "path": path, "content": "mine" })),
+        bench.preview_refuses::<DeleteFile>(json!({ "path": path })),
+        bench.preview_refuses::<MoveFile>(json!({ "from": path, "to": "taken.md" })),
     ] {
         assert!(refusal.is_err(), "{path:?}: {refusal:?}");
     }
@@ -120,6 +120,94 @@ fn rule_s2_other_names_for_the_state_do_not_exist_either() {
     // Other files may have two names.
     fs::hard_link(bench.at("docs/a.md"), bench.at("docs/b.md")).unwrap();
     assert!(bench.run::<ReadFile>(json!({ "path": "docs/b.md" })).is_ok());
+}
+
+#[test]
+fn rule_s2_every_other_state_folder_below_does_not_exist_either() {
+    let bench = Bench::new();
+    put(&bench.at("proj/.countersign/key"), "the other key");
+    put(&bench.at("proj/.countersign/deep/er/key"), "the other key");
+    put(&bench.at("a/b/c/.CounterSign/key"), "the other key");
+    put(&bench.at("docs/.countersign"), "the other key");
+    put(&bench.at("docs/.countersign-notes"), "mine\n");
+    for path in [
+        "proj/.countersign",
+        "proj/.countersign/key",
+        "proj/.countersign/key/x",
+        "proj/.countersign/new",
+        "proj/.countersign/deep",
+        "proj/.countersign/deep/er/key",
+        "proj/.Countersign/key",
+        "proj/.COUNTERSIGN/new/file",
+        "proj/.counter\u{17f}ign/key",
+        "proj/.counter\u{ad}sign/key",
+        "proj/.counter\u{200b}sign/key",
+        "proj/.counter\u{fe0f}sign/key",
+        "proj/.countersign\u{e0001}/key",
+        "a/b/c/.CounterSign",
+        "a/b/c/.CounterSign/key",
+        "a/b/c/.countersign/key",
+        "docs/.countersign",
+        "docs/.countersign/x",
+        // Where there is none yet, none can be planted.
+        "a/.countersign",
+        "a/.countersign/key",
+        "nowhere/yet/.Countersign/key",
+        ".countersign/.countersign/key",
+    ] {
+        is_not_there(&bench, path);
+    }
+    let listed = bench.run::<ListFiles>(json!({ "recursive": true })).unwrap();
+    assert_eq!(
+        listed.lines().collect::<Vec<_>>(),
+        [
+            "a/",
+            "a/b/",
+            "a/b/c/",
+            "countersign.toml",
+            "docs/",
+            "docs/.countersign-notes",
+            "docs/a.md",
+            "proj/",
+            "skills/",
+            "skills/editor/",
+            "skills/editor/SKILL.md"
+        ]
+    );
+    assert_eq!(bench.run::<ListFiles>(json!({ "path": "proj" })).unwrap(), "The folder `proj` is empty.");
+    for path in [".", "proj", "a", "docs"] {
+        let found = bench.run::<SearchFiles>(json!({ "text": "key", "path": path })).unwrap();
+        assert_eq!(found, "No line contains the text.");
+    }
+    assert_eq!(bench.run::<ReadFile>(json!({ "path": "docs/.countersign-notes" })).unwrap(), "mine\n");
+}
+
+#[test]
+fn rule_s2_another_state_folder_does_not_exist_under_another_name_of_its_folder() {
+    // Stands for a file system that has a second name for it, as some have a short one.
+    let bench = Bench::new();
+    put(&bench.at("proj/COUNTE~1/key"), "the other key");
+    symlink("COUNTE~1", bench.at("proj/.countersign")).unwrap();
+    for path in ["proj/.countersign/key", "proj/COUNTE~1", "proj/COUNTE~1/key", "proj/COUNTE~1/new"] {
+        is_not_there(&bench, path);
+    }
+    assert_eq!(bench.run::<ListFiles>(json!({ "path": "proj" })).unwrap(), "The folder `proj` is empty.");
+}
+
+#[test]
+fn rule_s2_a_workspace_in_a_state_folder_of_that_name_is_used_and_hides_those_below() {
+    let bench = Bench::new();
+    put(&bench.at(".countersign/tour/notice.md"), "open\n");
+    put(&bench.at(".countersign/tour/.countersign/key"), "the other key");
+    let workspace = Workspace::open(&bench.at(".countersign/tour"), &[], &[]).unwrap();
+    let bench = Bench { workspace, ..bench };
+    assert_eq!(bench.run::<ListFiles>(json!({ "recursive": true })).unwrap(), "notice.md\n");
+    bench.run::<WriteFile>(json!({ "path": "notice.md", "content": "closed" })).unwrap();
+    assert_eq!(bench.content(".countersign/tour/notice.md"), "closed");
+    let key = bench.run::<ReadFile>(json!({ "path": ".countersign/key" }));
+    assert_eq!(key.unwrap_err(), "There is no file or folder `.countersign/key`.");
+    assert!(bench.run::<DeleteFile>(json!({ "path": ".countersign/key" })).is_err());
+    assert_eq!(bench.content(".countersign/tour/.countersign/key"), "the other key");
 }
 
 #[test]

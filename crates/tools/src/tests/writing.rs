@@ -75,15 +75,180 @@ fn rule_a7_nothing_hides_in_a_preview() {
 }
 
 #[test]
-fn rule_a7_a_preview_of_what_cannot_be_done_fails() {
+fn rule_a7_a_preview_of_what_may_never_be_done_fails() {
     let bench = Bench::new();
-    assert!(
-        bench.preview::<EditFile>(json!({ "path": "docs/a.md", "find": "four", "replace": "" })).is_err()
+    for failed in [
+        bench.preview::<MoveFile>(json!({ "from": "docs/a.md", "to": "countersign.toml" })),
+        bench.preview::<MoveFile>(json!({ "from": "docs/a.md", "to": "./docs/a.md" })),
+        bench.preview::<DeleteFile>(json!({ "path": ".countersign/key" })),
+        bench.preview::<WriteFile>(json!({ "path": "../x", "content": "" })),
+        bench.preview::<EditFile>(json!({ "path": "docs/a.md" })),
+    ] {
+        assert!(failed.is_err(), "{failed:?}");
+    }
+}
+
+/// Previews a call that cannot be made, then makes it possible: it must not happen.
+fn is_shown_as_failing<W: FileWork>(
+    prepare: impl FnOnce(&Bench),
+    arguments: &Value,
+    why: &str,
+    then: impl FnOnce(&Bench),
+) {
+    let bench = Bench::new();
+    prepare(&bench);
+    let before = bench.everything();
+    let preview = bench.preview::<W>(arguments.clone()).unwrap();
+    assert_eq!(preview.lines, ["no change: this call will do nothing", why]);
+    let promise = preview.precondition.unwrap();
+    let same = bench.run_as_previewed::<W>(arguments.clone(), Some(&promise)).unwrap_err();
+    assert_eq!(same, why, "what was shown is what comes of it");
+    assert_eq!(bench.everything(), before);
+    then(&bench);
+    let before = bench.everything();
+    let refused = bench.run_as_previewed::<W>(arguments.clone(), Some(&promise)).unwrap_err();
+    assert!(refused.contains("changed meanwhile"), "{refused}");
+    assert_eq!(bench.everything(), before);
+    bench.run::<W>(arguments.clone()).expect("it is possible now");
+}
+
+#[test]
+fn rule_a7_what_could_not_be_done_when_it_was_shown_is_not_done_later() {
+    let edit_of = |path: &str| json!({ "path": path, "find": "four", "replace": "4" });
+    let absent = "There is no file or folder `absent`.";
+    let appears = |bench: &Bench| put(&bench.at("absent"), "four");
+    is_shown_as_failing::<EditFile>(|_| {}, &edit_of("absent"), absent, appears);
+    is_shown_as_failing::<MoveFile>(|_| {}, &json!({ "from": "absent", "to": "b.md" }), absent, appears);
+    is_shown_as_failing::<EditFile>(
+        |_| {},
+        &edit_of("docs/a.md"),
+        "The text to find does not occur in `docs/a.md`; nothing was changed.",
+        |bench| put(&bench.at("docs/a.md"), "four"),
     );
-    assert!(bench.preview::<DeleteFile>(json!({ "path": "absent" })).is_err());
-    assert!(bench.preview::<MoveFile>(json!({ "from": "docs/a.md", "to": "countersign.toml" })).is_err());
-    put(&bench.at("b.md"), "");
-    assert!(bench.preview::<MoveFile>(json!({ "from": "docs/a.md", "to": "b.md" })).is_err());
+    is_shown_as_failing::<EditFile>(
+        |bench| put(&bench.at("docs/a.md"), "four four"),
+        &edit_of("docs/a.md"),
+        "The text to find occurs 2 times in `docs/a.md` and must occur exactly once; nothing was changed.",
+        |bench| put(&bench.at("docs/a.md"), "four"),
+    );
+    is_shown_as_failing::<EditFile>(
+        |bench| fs::write(bench.at("docs/a.md"), b"\xfffour").unwrap(),
+        &edit_of("docs/a.md"),
+        "`docs/a.md` is not text in UTF-8.",
+        |bench| put(&bench.at("docs/a.md"), "four"),
+    );
+    is_shown_as_failing::<MoveFile>(
+        |bench| put(&bench.at("b.md"), ""),
+        &json!({ "from": "docs/a.md", "to": "b.md" }),
+        "`b.md` already exists; nothing was changed.",
+        |bench| fs::remove_file(bench.at("b.md")).unwrap(),
+    );
+    let sized =
+        |bytes: u64| move |bench: &Bench| fs::File::create(bench.at("big")).unwrap().set_len(bytes).unwrap();
+    let (big, too_big) = (300 << 20, "`big` has 314572800 bytes; this tool handles at most 268435456.");
+    is_shown_as_failing::<DeleteFile>(sized(big), &json!({ "path": "big" }), too_big, sized(5));
+    let write = |path: &str| json!({ "path": path, "content": "new" });
+    is_shown_as_failing::<WriteFile>(sized(big), &write("big"), too_big, sized(5));
+    is_shown_as_failing::<WriteFile>(
+        |bench| std::os::unix::fs::symlink("a.md", bench.at("docs/b.md")).unwrap(),
+        &write("docs/b.md"),
+        "`docs/b.md` is a symbolic link; the file tools do not follow links.",
+        |bench| fs::rename(bench.at("docs/a.md"), bench.at("docs/b.md")).unwrap(),
+    );
+    is_shown_as_failing::<DeleteFile>(
+        |bench| fs::create_dir(bench.at("b.md")).unwrap(),
+        &json!({ "path": "b.md" }),
+        "`b.md` is not a file.",
+        |bench| fs::remove_dir(bench.at("b.md")).and_then(|()| fs::write(bench.at("b.md"), "b")).unwrap(),
+    );
+    is_shown_as_failing::<WriteFile>(
+        |_| {},
+        &write("docs/a.md/b.md"),
+        "`docs/a.md` is not a folder.",
+        |bench| fs::remove_file(bench.at("docs/a.md")).unwrap(),
+    );
+    let mode = |mode| {
+        move |bench: &Bench| {
+            fs::set_permissions(bench.at("docs/a.md"), fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let protected = "`docs/a.md` is write-protected.";
+    is_shown_as_failing::<DeleteFile>(mode(0o444), &json!({ "path": "docs/a.md" }), protected, mode(0o644));
+}
+
+#[test]
+fn rule_a7_a_file_that_was_shown_as_absent_is_not_deleted_when_it_appears() {
+    let bench = Bench::new();
+    for path in ["absent", "no/such/folder/absent"] {
+        let arguments = json!({ "path": path });
+        let preview = bench.preview::<DeleteFile>(arguments.clone()).unwrap();
+        assert_eq!(
+            preview.lines,
+            [format!("no change: there is no file {path}, so there is nothing to delete")]
+        );
+        let promise = preview.precondition.unwrap();
+        let absent = json!([{ "path": path, "sha256": null, "wanted": null }]);
+        assert_eq!(promise["changes"], absent);
+        let call = || bench.run_as_previewed::<DeleteFile>(arguments.clone(), Some(&promise));
+        assert_eq!(call().unwrap(), format!("There is no file `{path}`, so there was nothing to delete."));
+        put(&bench.at(path), "nobody saw this");
+        assert_eq!(call().unwrap_err(), format!("`{path}` was changed meanwhile; nothing was done."));
+        assert_eq!(bench.content(path), "nobody saw this");
+    }
+}
+
+/// Previews a call here and runs it in another workspace that holds the same.
+fn only_here<W: FileWork>(arguments: &Value) {
+    let (here, there) = (Bench::new(), Bench::new());
+    let promise = here.promise::<W>(arguments.clone());
+    let before = there.everything();
+    let refused = there.run_as_previewed::<W>(arguments.clone(), Some(&promise)).unwrap_err();
+    assert_eq!(refused, "The workspace was changed meanwhile; nothing was done.");
+    assert_eq!(there.everything(), before);
+    let place = here.outer.path().to_str().unwrap();
+    assert!(!promise.to_string().contains(place), "it says nothing of the machine: {promise}");
+    // Opened anew, as after a restart, it is the same; and by another way to the same folder, too.
+    let link = here.outer.path().join("link");
+    std::os::unix::fs::symlink(here.root(), &link).unwrap();
+    let again = super::open(&link);
+    crate::tool::run::<W>(&again, arguments.clone(), Some(&promise)).unwrap();
+}
+
+#[test]
+fn rule_a7_what_was_approved_for_one_workspace_is_done_in_no_other() {
+    only_here::<WriteFile>(&json!({ "path": "docs/a.md", "content": "new" }));
+    only_here::<WriteFile>(&json!({ "path": "docs/b.md", "content": "new" }));
+    only_here::<EditFile>(&edit());
+    only_here::<MoveFile>(&json!({ "from": "docs/a.md", "to": "b.md" }));
+    only_here::<DeleteFile>(&json!({ "path": "docs/a.md" }));
+    only_here::<DeleteFile>(&json!({ "path": "absent" }));
+    // Not even told that it is done already: it is not known that it is.
+    let (here, there) = (Bench::new(), Bench::new());
+    let write = json!({ "path": "docs/a.md", "content": "new" });
+    let promise = here.promise::<WriteFile>(write.clone());
+    put(&there.at("docs/a.md"), "new");
+    assert!(there.run_as_previewed::<WriteFile>(write, Some(&promise)).is_err());
+}
+
+#[test]
+fn rule_a7_a_workspace_that_was_moved_or_made_anew_is_another() {
+    let bench = Bench::new();
+    let promise = bench.promise::<EditFile>(edit());
+    let elsewhere = bench.outer.path().join("elsewhere");
+    fs::rename(bench.root(), &elsewhere).unwrap();
+    let moved = super::open(&elsewhere);
+    let refused = crate::tool::run::<EditFile>(&moved, edit(), Some(&promise)).unwrap_err();
+    assert!(refused.to_string().contains("changed meanwhile"), "{refused}");
+    put(&bench.at("docs/a.md"), "one\ntwo\nthree\n");
+    let copy = super::open(&bench.root());
+    let refused = crate::tool::run::<EditFile>(&copy, edit(), Some(&promise)).unwrap_err();
+    assert!(refused.to_string().contains("changed meanwhile"), "{refused}");
+    assert_eq!(bench.content("docs/a.md"), "one\ntwo\nthree\n");
+    assert_eq!(fs::read_to_string(elsewhere.join("docs/a.md")).unwrap(), "one\ntwo\nthree\n");
+    // Back at its place it is itself again.
+    fs::remove_dir_all(bench.root()).unwrap();
+    fs::rename(&elsewhere, bench.root()).unwrap();
+    crate::tool::run::<EditFile>(&super::open(&bench.root()), edit(), Some(&promise)).unwrap();
 }
 
 /// Previews a call, runs it, and runs it again as after a crash; the world must be the same after both.

@@ -30,7 +30,7 @@ pub enum CallVerdict {
 /// What a person says about a write whose outcome is unknown (R11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SettledOutcome {
     /// It did; the text given is its result.
     Happened,
     /// It did not; the approval is used up, and it is never run again by us.
@@ -70,7 +70,7 @@ pub enum Said {
     /// How an unknown outcome came out.
     Settle {
         /// The word.
-        outcome: Outcome,
+        outcome: SettledOutcome,
         /// What the tool would have answered.
         result: Option<String>,
     },
@@ -98,7 +98,7 @@ impl Decision {
     }
 
     /// Settles an unknown outcome.
-    pub fn settle(digest: Digest, outcome: Outcome, result: Option<String>) -> Self {
+    pub fn settle(digest: Digest, outcome: SettledOutcome, result: Option<String>) -> Self {
         Self { digest, said: Said::Settle { outcome, result } }
     }
 }
@@ -472,13 +472,15 @@ pub fn settle(
         Said::Turn { verdict, .. } => *verdict == CallVerdict::Approve,
         Said::Calls { verdicts, .. } => verdicts.values().any(|verdict| *verdict == CallVerdict::Approve),
         Said::Answer(_) => true,
-        Said::Settle { outcome, .. } => *outcome != Outcome::GiveUp,
+        Said::Settle { outcome, .. } => *outcome != SettledOutcome::GiveUp,
     };
     if judgement.second_approver.is_none() && goes_on {
         return Err(refused(DecisionRefused::AgentGone));
     }
-    if let (Said::Settle { outcome: Outcome::DidNotHappen, .. }, Question::Resolution { not_before, .. }) =
-        (&decision.said, &pending.question)
+    if let (
+        Said::Settle { outcome: SettledOutcome::DidNotHappen, .. },
+        Question::Resolution { not_before, .. },
+    ) = (&decision.said, &pending.question)
         && judgement.now < *not_before
     {
         return Err(refused(DecisionRefused::TooEarly { until: *not_before }));
@@ -629,9 +631,9 @@ fn decided(pending: &Pending, said: &Said, by: &Principal, judgement: &Judgement
         }
         Said::Settle { outcome, result } => {
             let word = match outcome {
-                Outcome::Happened => VerdictWord::Happened,
-                Outcome::DidNotHappen => VerdictWord::DidNotHappen,
-                Outcome::GiveUp => VerdictWord::GiveUp,
+                SettledOutcome::Happened => VerdictWord::Happened,
+                SettledOutcome::DidNotHappen => VerdictWord::DidNotHappen,
+                SettledOutcome::GiveUp => VerdictWord::GiveUp,
             };
             (word, Form::Turn, BTreeMap::new(), None, None, result.clone())
         }

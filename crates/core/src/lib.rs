@@ -31,8 +31,8 @@ pub use availability::{
 };
 pub use canonical::canonical;
 pub use decision::{
-    Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement,
-    Outcome as SettledOutcome, RefusedWith, Said, VerdictWord, may_edit, settle,
+    Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement, RefusedWith,
+    Said, SettledOutcome, VerdictWord, may_edit, settle,
 };
 pub use digest::Digest;
 pub use event::{

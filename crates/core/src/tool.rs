@@ -261,6 +261,31 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// A tool of the program that embeds the library: on, for everybody, without a marker. Effect and data class
+    /// have no default (A2, P6); change the other fields at will.
+    pub fn library(
+        name: ToolName,
+        description: &str,
+        group: GroupName,
+        effect: Effect,
+        data_class: DataClass,
+        parameters: Value,
+    ) -> Self {
+        Self {
+            name,
+            description: description.to_owned(),
+            group,
+            origin: Origin::Library,
+            effect,
+            data_class,
+            enabled_by_default: true,
+            requires_admin: false,
+            pause: Pause::Runs,
+            operator: OperatorWord::Silent,
+            parameters,
+        }
+    }
+
     /// Identifies what the tool *is*, so that an approval of one definition never covers another (A6).
     /// For local tools: name, parameters, input schema, effect. For remote ones M2 adds the server, the
     /// remote name and the description.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use countersign_core::{
-    AgentGates, AgentName, Allowance, Catalogue, Created, Enforcement, GroupSetting, ModelRef, RunLimits,
-    SkillInForce, SkillOpinion,
+    AgentGates, AgentName, Allowance, Catalogue, Created, Enforcement, GroupSetting, ITERATIONS_DEFAULT,
+    ModelRef, RunLimits, SkillInForce, SkillOpinion,
 };
 
 use crate::model::Models;
@@ -29,6 +29,23 @@ pub struct Agent {
     pub approval_ttl: Option<Duration>,
     /// Four eyes: whoever takes part in a run may not release its calls (A8).
     pub second_approver: bool,
+}
+
+impl Agent {
+    /// An agent on this chain of models that restricts nothing, keeps questions open for ever and has the default
+    /// cap of iterations; change the other fields at will.
+    pub fn new(name: AgentName, models: impl IntoIterator<Item = ModelRef>) -> Self {
+        Self {
+            name,
+            models: models.into_iter().collect(),
+            system_prompt: None,
+            groups: GroupSetting::Unrestricted,
+            skills: Vec::new(),
+            limits: RunLimits { iterations_max: ITERATIONS_DEFAULT, tokens_max: None },
+            approval_ttl: None,
+            second_approver: false,
+        }
+    }
 }
 
 /// All agents, and what holds for all of them.

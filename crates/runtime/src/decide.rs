@@ -58,7 +58,8 @@ impl From<LoadError> for DecideError {
 }
 
 impl Runtime {
-    /// Settles a pending as `by`, whose rights are looked up in the transaction that stores it.
+    /// Settles a pending as `by`, whose rights are looked up in the transaction that stores it. Somebody whom
+    /// the store does not know ([`Store::put_principal`](crate::Store::put_principal)) sees no pending at all.
     ///
     /// # Errors
     /// [`DecideError`]; a refused attempt by somebody who may see the pending is an event (A9).

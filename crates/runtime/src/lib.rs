@@ -3,6 +3,69 @@
 //! The library people embed: the ports (model, tool, store, clock), the one loop, and a person's word.
 //! What a run *is* stands in `countersign-core`, all of which is re-exported here.
 //!
+//! ## Start here
+//!
+//! A tool is a type with its facts and an async `call`. A call that writes pauses the run before it runs; the run
+//! is stored, and goes on after a person's word, in this process or another.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use countersign::testing::{ScriptedModel, text, turn};
+//! use countersign::*;
+//! use serde_json::json;
+//!
+//! struct PageDrop;
+//!
+//! #[async_trait::async_trait]
+//! impl Tool for PageDrop {
+//!     fn spec(&self) -> ToolSpec {
+//!         let name = |text: &str| text.parse().expect("a name");
+//!         let id = json!({ "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] });
+//!         let group = "content".parse().expect("a group");
+//!         ToolSpec::library(name("page_drop"), "Delete a page", group, Effect::Write, DataClass::EditorContent, id)
+//!     }
+//!
+//!     async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
+//!         Ok(format!("{} deleted page {}", cx.actor, arguments.members()["id"]).into())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A script in the place of a model: it asks for one call, and then it is done.
+//! let model = ScriptedModel::new([turn(&[("page_drop", r#"{"id":7}"#)]), text("Page 7 is gone.")]);
+//! let provider = Provider { zone: Zone::Local, client: Arc::new(model) };
+//! let agent: AgentName = "keeper".parse()?;
+//! let store = Arc::new(MemoryStore::new([7; 32]));
+//! let runtime = Runtime::new(Parts {
+//!     store: store.clone(),
+//!     models: Models::default().with("script".parse()?, provider),
+//!     tools: Registry::new([PageDrop.into()])?,
+//!     agents: Agents::new(Enforcement::Enforce, [Agent::new(agent.clone(), [ModelRef::parse("script/any")?])]),
+//!     limits: Limits { lease: Duration::from_secs(30), parallel_reads: 8, poll: Duration::from_millis(250) },
+//!     clock: Arc::new(SystemClock),
+//! });
+//!
+//! // Rights are looked up in the store when somebody decides, so the store must know them.
+//! let (alice, bob): (Subject, Subject) = ("alice".parse()?, "bob".parse()?);
+//! store.put_principal(&Principal::user(alice.clone())).await?;
+//! store.put_principal(&Principal::approver(bob.clone())).await?;
+//!
+//! let Outcome::Waiting(waiting) = runtime.run(RunRequest::new(agent, alice, "Delete page 7")).await? else {
+//!     panic!("a write waits for a person");
+//! };
+//! runtime.decide(&waiting.id, Decision::approve(waiting.digest), &bob).await?;
+//! let Outcome::Done(finished) = runtime.drive(waiting.run.id()).await? else { panic!("nothing is asked again") };
+//! assert_eq!(finished.output(), Some("Page 7 is gone."));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Then: [`Tool`] and [`ToolSpec`] for tools of your own, [`Model`] for a provider, [`Store`] for where runs are
+//! kept, [`Runtime::policy`] and [`Runtime::unattended`] for callers with nobody to ask.
+//!
 //! Rule numbers in the documentation refer to `docs/spec.md`.
 
 mod agent;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, ModelRef,
+    AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, InputRole, ModelRef,
     PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject, ToolRequest,
 };
 use tokio_util::sync::CancellationToken;
@@ -88,6 +88,21 @@ pub struct RunRequest {
     pub owner: Subject,
     /// Who starts it; the owner, unless on the owner's behalf.
     pub starter: Subject,
+}
+
+impl RunRequest {
+    /// A task for an agent, started by its owner, with all enabled tools; change the other fields at will.
+    pub fn new(agent: AgentName, owner: Subject, task: &str) -> Self {
+        Self {
+            agent,
+            input: vec![InputMessage { role: InputRole::User, text: task.to_owned() }],
+            tools: ToolRequest::AllEnabled,
+            model: None,
+            max_iterations: None,
+            starter: owner.clone(),
+            owner,
+        }
+    }
 }
 
 /// Why a run was not started.

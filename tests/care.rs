@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::support::{Done, Folder, text};
+use crate::support::model::{Play, Server, calls, says};
+use crate::support::{Done, Folder, text, until};
 
 /// A folder with one run that waits and one that has ended.
 fn lived_in() -> Folder {
@@ -212,4 +213,46 @@ fn what_a_script_would_read_is_json() {
     assert!(folder.json(&["db", "migrate", "--json"])["schema_version"].is_u64());
     let copy = folder.json(&["db", "backup", "copy.db", "--json"]);
     assert!(text(&copy["backup"]).ends_with("copy.db"), "{copy}");
+}
+
+#[test]
+fn rule_s3_while_a_worker_may_need_the_old_key_it_is_not_retired() {
+    let server = Server::start(vec![Play::Hang, says("done")]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    folder.configure_more("[workers]\nlease = \"1s\"\n");
+    let mut worker = folder.command(&["run", "x"]).spawn().unwrap();
+    server.wait_for(1);
+    let first = folder.run(&["keys", "rotate"]).expect(3);
+    assert!(first.out.contains("A worker may still need the old key until"), "{first:?}");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let finished = until("a retired key", || {
+        let done = folder.run(&["keys", "rotate"]);
+        (done.exit == 0).then_some(done)
+    });
+    assert!(
+        finished.out.contains("(taken over: 0 runs)"),
+        "the change that had begun was ended: {finished:?}"
+    );
+    let resumed = folder.run(&["runs", "resume", "--all"]).expect(0);
+    assert!(resumed.out.contains("done"), "{resumed:?}");
+}
+
+#[test]
+fn rule_s2_the_next_key_does_not_exist_for_the_file_tools_either() {
+    let server = Server::start(vec![
+        calls(&[("read_file", json!({ "path": "keys/key.next" })), ("list_files", json!({}))]),
+        says("done"),
+    ]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    folder
+        .write("countersign.toml", &format!("key_file = \"keys/key\"\n{}", folder.text("countersign.toml")));
+    folder.write("keys/key.next", "key-SECRET-2");
+    folder.run(&["run", "x"]).expect(0);
+    let told = server.asked()[1]["messages"].to_string();
+    assert!(!told.contains("SECRET") && !told.contains("\"keys/key\""), "{told}");
+    let listed = server.asked()[1]["messages"][3]["content"].clone();
+    assert!(!text(&listed).contains("key.next"), "{listed}");
 }

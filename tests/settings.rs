@@ -85,7 +85,7 @@ fn the_check_warns_of_tools_and_groups_that_can_never_take_part() {
     let checked = folder.run(&["config", "check"]).expect(0);
     for expected in [
         "agent default names the group ghost, which no tool has",
-        "the tool drop can never be offered (agent default: ",
+        "countersign.toml:13: the tool drop can never be offered (agent default: ",
         "the tool read_file can never be offered",
         "fetch_page is on and has no hosts, so it reaches none",
     ] {

@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     warn_of_skills(&config, &tools, &mut warnings);
     warn_of_settings(&config, &tools, &mut warnings);
     warn_of_tools(&config, &known, &tools, &mut warnings)?;
-    let name = config.file.as_ref().map(|file| escape::line(&file.display().to_string()));
+    let name = config.file.as_ref().map(|file| file.display().to_string());
     if json {
         show::out(&escape::json(&serde_json::json!({ "file": name, "warnings": warnings })));
         return Ok(Exit::Done);
@@ -78,7 +78,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         many => format!("with {many} warnings"),
     };
     show::out(&match name {
-        Some(name) => format!("{name} is a valid configuration, {found}."),
+        Some(name) => format!("{} is a valid configuration, {found}.", escape::line(&name)),
         None => format!("There is no configuration, so everything is a default ({found})."),
     });
     Ok(Exit::Done)
@@ -261,7 +261,12 @@ fn warn_of_tools(
             }
         }
         if !offered {
-            warnings.push(never_offered(&tool.name, &reasons));
+            let warning = never_offered(&tool.name, &reasons);
+            let declared = config.tools.iter().find(|declared| declared.spec.name == tool.name);
+            warnings.push(match declared {
+                Some(declared) => at(config, declared.line, &warning),
+                None => warning,
+            });
         }
     }
     Ok(())

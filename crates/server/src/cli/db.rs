@@ -90,13 +90,14 @@ fn migrated(session: &Session, json: bool) -> Exit {
     if json {
         show::out(&escape::json(&json!({ "database": path, "schema_version": version })));
     } else {
+        let path = escape::line(&path);
         show::out(&format!("The database {path} has schema version {version}, the newest this build knows."));
     }
     Exit::Done
 }
 
 fn path_of(session: &Session) -> String {
-    escape::line(&session.setup.store.path().display().to_string())
+    session.setup.store.path().display().to_string()
 }
 
 async fn examined(session: &Session, json: bool) -> Result<Exit, Failure> {
@@ -184,12 +185,13 @@ async fn copied(session: &Session, backup: Backup) -> Result<Exit, Failure> {
         }
         Failure::usage(format!("{error}; name a file that is not there yet"))
     })?;
-    let to = escape::line(&to.display().to_string());
+    let to = to.display().to_string();
     if backup.json {
         show::out(&escape::json(&json!({ "backup": to })));
     } else {
         show::out(&format!(
-            "A copy of the database is in {to}. Keep the key elsewhere: without it the copy is of no use."
+            "A copy of the database is in {}. Keep the key elsewhere: without it the copy is of no use.",
+            escape::line(&to)
         ));
     }
     Ok(Exit::Done)

@@ -160,10 +160,11 @@ impl Told {
     }
 
     fn set_the_variable(&self, json: bool) -> Exit {
-        let file = escape::line(&self.file.display().to_string());
+        let file = self.file.display().to_string();
         let lines = [format!(
-            "The new key is in {file}. Set {KEY_VARIABLE} to what is in it wherever countersign runs, then run `keys \
-             rotate` again: until then the old key still opens the database."
+            "The new key is in {}. Set {KEY_VARIABLE} to what is in it wherever countersign runs, then run `keys \
+             rotate` again: until then the old key still opens the database.",
+            escape::line(&file)
         )];
         self.say(json, json!({ "retired": false, "in_use_until": null, "next_key_file": file }), &lines);
         Exit::Waiting

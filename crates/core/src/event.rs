@@ -192,6 +192,9 @@ impl ModelFailCode {
 pub struct ModelFailed {
     pub model: ModelRef,
     pub code: ModelFailCode,
+    /// The last attempt's HTTP status, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     pub attempts: u32,
     /// What the failed attempts cost, as far as it is known.
     pub usage: Usage,

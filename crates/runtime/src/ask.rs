@@ -27,6 +27,7 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     pub(crate) code: ModelFailCode,
+    pub(crate) status: Option<u16>,
     pub(crate) attempts: u32,
     pub(crate) usage: Usage,
 }
@@ -55,7 +56,12 @@ pub(crate) async fn ask(
             Err(error) => error,
         };
         if !error.is_worth_retrying() || attempts == ATTEMPTS_MAX {
-            return Err(Unanswered { code: error.code(), attempts, usage: unknown(attempts) });
+            return Err(Unanswered {
+                code: error.code(),
+                status: error.status(),
+                attempts,
+                usage: unknown(attempts),
+            });
         }
         let backoff = BACKOFF_FIRST * 2_u32.pow(attempts - 1);
         let after = error.retry_after().map_or(backoff, |wanted| wanted.min(RETRY_AFTER_MAX));

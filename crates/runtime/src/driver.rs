@@ -230,6 +230,7 @@ impl Driver {
             let failed = ModelFailed {
                 model: wanted.model,
                 code: ModelFailCode::Unreachable,
+                status: None,
                 attempts: 0,
                 usage: Usage::default(),
             };
@@ -273,8 +274,8 @@ impl Driver {
                 reply: self.with_our_ids(&wanted.model, asked),
                 closing: wanted.closing,
             })),
-            Some(Err(Unanswered { code, attempts, usage })) => {
-                Event::ModelFailed(ModelFailed { model: wanted.model, code, attempts, usage })
+            Some(Err(Unanswered { code, status, attempts, usage })) => {
+                Event::ModelFailed(ModelFailed { model: wanted.model, code, status, attempts, usage })
             }
         };
         self.journal.record(vec![event]).await

@@ -136,6 +136,17 @@ impl ModelError {
         }
     }
 
+    /// The HTTP status, if there was an answer that had one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Busy { .. } => Some(429),
+            Self::ServerError { status, .. } | Self::Unauthorized { status } | Self::Refused { status } => {
+                Some(*status)
+            }
+            Self::Unreadable { .. } | Self::Unreachable(_) => None,
+        }
+    }
+
     /// The word for the record.
     pub fn code(&self) -> ModelFailCode {
         match self {

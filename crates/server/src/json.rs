@@ -303,6 +303,7 @@ pub(crate) fn data(event: &Event, iteration: u32) -> Value {
             "provider": failed.model.provider,
             "model": failed.model.model,
             "code": failed.code.as_str(),
+            "status": failed.status,
             "attempts": failed.attempts,
             "usage": failed.usage,
         }),

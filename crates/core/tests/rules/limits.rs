@@ -15,7 +15,13 @@ fn closing(reply: Reply) -> Event {
 }
 
 fn model_failed(model: &str, code: ModelFailCode, usage: Usage) -> Event {
-    Event::ModelFailed(ModelFailed { model: ModelRef::parse(model).unwrap(), code, attempts: 5, usage })
+    Event::ModelFailed(ModelFailed {
+        model: ModelRef::parse(model).unwrap(),
+        code,
+        status: None,
+        attempts: 5,
+        usage,
+    })
 }
 
 /// The run wants a closing completion next, or an ordinary one.

@@ -104,6 +104,7 @@ impl<'a> Walk<'a> {
             return Event::ModelFailed(ModelFailed {
                 model: ask.model.clone(),
                 code,
+                status: Some(503),
                 attempts: 1,
                 usage: usage(0, 0, 0),
             });

@@ -147,6 +147,7 @@ fn a_failed_run_and_a_cancelled_one_say_why() {
         Event::ModelFailed(ModelFailed {
             model: countersign::ModelRef::parse("stub/scripted").unwrap(),
             code: ModelFailCode::RateLimited,
+            status: Some(503),
             attempts: 5,
             usage: Usage { unknown_calls: 5, ..Usage::default() },
         }),

@@ -86,6 +86,21 @@ fn a_tool_that_nobody_has_is_left_out_visibly() {
 }
 
 #[test]
+fn a_gate_has_the_same_word_at_the_start_and_at_dispatch() {
+    let server = Server::start(vec![calls(&[("lst_files", json!({}))]), says("done")]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    folder.run(&["run", "--tools", "lst_files", "x"]).expect(0);
+    let events = folder.events(text(&folder.newest_run()["id"]));
+    let denied: Vec<_> = events.iter().filter(|event| event["kind"] == "gate.denied").collect();
+    assert_eq!(denied.len(), 2, "{events:?}");
+    assert_eq!(denied[0]["data"], denied[1]["data"]);
+    assert_eq!(denied[0]["data"]["reason"], "not_registered", "the Verdict's word");
+    let finished = events.iter().find(|event| event["kind"] == "call.finished").unwrap();
+    assert_eq!(finished["data"]["refusal"], "unknown_tool", "the call's own word");
+}
+
+#[test]
 fn an_unknown_agent_model_or_provider() {
     let folder = Folder::new();
     let agent = folder.run(&["run", "--model", "demo", "--agent", "nobody", "x"]).expect(2);

@@ -92,6 +92,18 @@ fn ctrl_c_at_a_question_leaves_it_open() {
 }
 
 #[test]
+fn a_line_that_is_no_text_is_not_the_end_of_the_input() {
+    let folder = Folder::new();
+    let mut terminal = Terminal::start(&folder, &["run", "--model", "demo", "x"]);
+    terminal.wait_for(PROMPT);
+    terminal.types_bytes(b"appro\xffve\n");
+    terminal.wait_for("That line is not UTF-8 text");
+    terminal.types("approve");
+    terminal.wait_for("The correction came back as a success");
+    assert_eq!(terminal.exit(), 0);
+}
+
+#[test]
 fn what_was_typed_ahead_approves_nothing() {
     let server = Server::start(vec![
         Play::Answer(429, "Retry-After: 1\r\n", "{}".into()),

@@ -56,7 +56,11 @@ impl Terminal {
     }
 
     pub(crate) fn types(&mut self, line: &str) {
-        self.keyboard.write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.types_bytes(format!("{line}\n").as_bytes());
+    }
+
+    pub(crate) fn types_bytes(&mut self, bytes: &[u8]) {
+        self.keyboard.write_all(bytes).unwrap();
     }
 
     pub(crate) fn interrupt(&self) {

@@ -35,10 +35,14 @@ pub(crate) enum Asked {
     Waits,
 }
 
+/// A line that is no text: nobody can know what was meant.
+#[derive(Debug)]
+struct NoText;
+
 /// The lines that are typed.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    typed: mpsc::UnboundedReceiver<String>,
+    typed: mpsc::UnboundedReceiver<Result<String, NoText>>,
 }
 
 impl Lines {
@@ -46,9 +50,9 @@ impl Lines {
     fn of_stdin() -> Self {
         let (sender, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines() {
+            for line in std::io::stdin().lock().split(b'\n') {
                 let Ok(line) = line else { return };
-                if sender.send(line).is_err() {
+                if sender.send(String::from_utf8(line).map_err(|_| NoText)).is_err() {
                     return;
                 }
             }
@@ -260,9 +264,14 @@ impl Asking<'_> {
                     show::err("");
                     return Ok(Err(Said::Wait));
                 }
-                line = self.lines.typed.recv() => {
-                    return Ok(line.ok_or(Said::Wait));
-                }
+                line = self.lines.typed.recv() => match line {
+                    Some(Ok(line)) => return Ok(Ok(line)),
+                    Some(Err(NoText)) => {
+                        show::err("That line is not UTF-8 text, so it was not taken; please type it again.");
+                        show::prompt(prompt);
+                    }
+                    None => return Ok(Err(Said::Wait)),
+                },
                 () = clock.sleep(LOOK) => {
                     if let Some(word) = self.settled_elsewhere().await? {
                         show::err(&format!("\n  {word}"));

@@ -172,6 +172,26 @@ fn a_place_that_cannot_be_written() {
     assert!(failed.one_sentence().contains("the key file /proc/countersign cannot be made"), "{failed:?}");
 }
 
+#[test]
+fn output_that_cannot_be_written_is_told_and_a_reader_that_went_away_is_not() {
+    let folder = Folder::new();
+    folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [&["runs", "list", "--json"][..], &["pending", "list"], &["--help"]] {
+        let failed: Done = folder.command(arguments).stdout(full()).output().unwrap().into();
+        let failed = failed.expect(4);
+        assert!(failed.one_sentence().contains("the output cannot be written (No space left"), "{failed:?}");
+    }
+    let waits: Done =
+        folder.command(&["run", "--model", "demo", "x"]).stdout(full()).output().unwrap().into();
+    waits.expect(4);
+    assert_eq!(folder.json(&["pending", "list", "--json"])["items"].as_array().unwrap().len(), 2);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let gone: Done = folder.command(&["runs", "list"]).stdout(writer).output().unwrap().into();
+    assert_eq!(gone.expect(0).err, "");
+}
+
 /// The program under a bound on the size of files, which is how a full disk looks to it.
 fn with_small_files(folder: &Folder, arguments: &[&str]) -> Done {
     let program = env!("CARGO_BIN_EXE_countersign");

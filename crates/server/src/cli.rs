@@ -92,8 +92,11 @@ pub(crate) fn main() -> u8 {
         Err(error) => {
             // Help and version are asked for; anything else is wrong usage.
             let asked_for = !error.use_stderr();
-            drop(error.print());
-            return if asked_for { Exit::Done.code() } else { Exit::Usage.code() };
+            let printed = error.print();
+            if asked_for {
+                show::written(printed);
+            }
+            return ended(if asked_for { Exit::Done } else { Exit::Usage });
         }
     };
     let done = Environment::read()
@@ -111,11 +114,25 @@ pub(crate) fn main() -> u8 {
             done
         });
     match done {
-        Ok(exit) => exit.code(),
+        Ok(exit) => ended(exit),
         Err(failure) => {
             show::err(&failure.to_string());
-            failure.exit().code()
+            ended(failure.exit())
         }
+    }
+}
+
+/// The exit status. What looks like a success is none if its words did not arrive.
+fn ended(exit: Exit) -> u8 {
+    let Some(error) = show::lost() else { return exit.code() };
+    let failure = Failure::ended(format!(
+        "the output cannot be written ({error}), so some of it is missing; what was stored is kept: look at it with \
+         `runs list` and `pending list`, with the output going elsewhere"
+    ));
+    show::err(&failure.to_string());
+    match exit {
+        Exit::Done | Exit::Waiting => failure.exit().code(),
+        Exit::Usage | Exit::Ended | Exit::Refused | Exit::Interrupted => exit.code(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a person sees.
 //!
 //! Invariant: text of a model, a tool or a person goes through `escape` before it gets here or in here; our own
-//! words are never coloured by anything but ourselves. A reader that has gone away is no error.
+//! words are never coloured by anything but ourselves. A reader that has gone away is no error; anything else that
+//! keeps words from stdout is remembered, and told when the program ends: a run goes on to its stop all the same.
 
 pub(crate) mod pending;
 pub(crate) mod progress;
@@ -10,13 +11,32 @@ mod style;
 pub(crate) mod table;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
 pub(crate) use style::Style;
+
+/// What the system said when words did not reach stdout for the first time.
+static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// A line on stdout.
 pub(crate) fn out(text: &str) {
     let mut out = io::stdout().lock();
-    _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    written(writeln!(out, "{text}").and_then(|()| out.flush()));
+}
+
+/// Remembers what became of words for stdout.
+pub(crate) fn written(result: io::Result<()>) {
+    if let Err(error) = result
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        // The first says it; what comes after it is no news.
+        _ = LOST.set(error);
+    }
+}
+
+/// Why words for stdout are lost, if some are.
+pub(crate) fn lost() -> Option<&'static io::Error> {
+    LOST.get()
 }
 
 /// A line on stderr.

@@ -146,7 +146,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
             state_words(look.switches.state(spec)),
             needs_approval(Some(spec))
                 .map_or("no".to_owned(), |because| format!("asks: {}", because.as_str())),
-            if runs_unattended(Some(spec)) { "yes" } else { "no" }.to_owned(),
+            unattended_words(spec),
         ]
     }));
     rows.extend(orphans.iter().map(|name| {
@@ -173,6 +173,18 @@ fn state_words(state: EnableState) -> String {
         word(state.group),
         word(state.default)
     )
+}
+
+/// Whether it runs with nobody to ask, and why (U1).
+fn unattended_words(spec: &ToolSpec) -> String {
+    if runs_unattended(Some(spec)) {
+        let why = if spec.effect.writes() { "its server asks for no approval" } else { "it only reads" };
+        return format!("yes: {why}");
+    }
+    match needs_approval(Some(spec)) {
+        Some(because) => format!("no: {}", show::pending::sentence(because)),
+        None => "no: it needs an input that only a person can supply".to_owned(),
+    }
 }
 
 fn orphans<'a>(runtime: &Runtime, look: &'a Look) -> Vec<&'a str> {

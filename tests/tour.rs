@@ -29,6 +29,10 @@ fn the_tour_stops_at_a_real_approval_and_another_process_finishes_it_again_and_a
                 && run.out.contains("     │ +- Sunday: 11:00 to 17:00")
         );
 
+        let in_full = format!("pending show {} --json", text(&open["id"]));
+        let in_full = run.out.lines().find(|line| line.ends_with(&in_full)).unwrap();
+        assert!(in_full.starts_with("Everything in full: "), "{in_full}");
+
         // The very command that was printed decides it.
         let command = run.out.lines().find(|line| line.contains(" approve pnd_")).unwrap();
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
@@ -105,6 +109,19 @@ fn rule_u3_an_unattended_run_never_waits() {
     let run = folder.run(&["run", "--model", "demo", "--unattended", "x"]).expect(0);
     assert!(run.out.contains("edit_file, which is not offered"), "{run:?}");
     assert_eq!(folder.json(&["pending", "list", "--all", "--json"])["items"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn rule_u1_the_list_says_which_tools_run_unattended_and_why() {
+    let folder = Folder::new();
+    folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    let all = folder.run(&["tools", "list"]).expect(0).out;
+    let line = |list: &str, tool: &str| list.lines().find(|line| line.starts_with(tool)).map(str::to_owned);
+    assert!(line(&all, "read_file").unwrap().contains("yes: it only reads"), "{all}");
+    assert!(line(&all, "edit_file").unwrap().contains("no: it writes (writes)"), "{all}");
+    let alone = folder.run(&["tools", "list", "--unattended"]).expect(0).out;
+    assert!(line(&alone, "read_file").unwrap().contains("yes: it only reads"), "{alone}");
+    assert_eq!(line(&alone, "edit_file"), None);
 }
 
 #[test]

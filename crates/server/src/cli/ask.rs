@@ -93,6 +93,7 @@ pub(crate) async fn in_place(
 ) -> Result<Asked, Failure> {
     show::err("");
     show::err(&show::pending::question(&waiting.record, &waiting.run, session.view(), style));
+    show::err(&style.dim(&session.in_full(&waiting.id)));
     let lines = Lines::after_what_was_typed_ahead(lines, &*session.clock()).await;
     let mut asking = Asking { session, runtime, waiting, lines, stop };
     loop {

@@ -273,6 +273,7 @@ impl<'a> Follow<'a> {
         for command in show::pending::commands(&waiting.record, &waiting.run, &command) {
             show::out(&format!("  {command}"));
         }
+        show::out(&self.session.in_full(&waiting.id));
     }
 }
 

@@ -148,7 +148,7 @@ async fn shown(arguments: Show, invocation: Invocation) -> Result<Exit, Failure>
             show::out(&format!("  {command}"));
         }
     }
-    show::out(&format!("Everything in full: {}", session.command(&format!("pending show {id} --json"))));
+    show::out(&session.in_full(id));
     Ok(Exit::Done)
 }
 

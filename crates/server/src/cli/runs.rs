@@ -202,6 +202,7 @@ async fn shown(arguments: One, invocation: Invocation) -> Result<Exit, Failure> 
         for command in show::pending::commands(record, &run, &command) {
             show::out(&format!("  {command}"));
         }
+        show::out(&session.in_full(&record.pending.id));
     }
     if run.state() == RunState::Active && !leased {
         show::out(&format!(

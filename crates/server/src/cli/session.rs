@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use countersign::{AgentName, Entry, LoadError, Principal, Run, RunId, Runtime, Store as _, Subject};
+use countersign::{
+    AgentName, Entry, LoadError, PendingId, Principal, Run, RunId, Runtime, Store as _, Subject,
+};
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -77,6 +79,11 @@ impl Session {
             Some(config) => format!("{program} {rest} --config {}", quoted(&config.display().to_string())),
             None => format!("{program} {rest}"),
         }
+    }
+
+    /// Where a question stands with nothing shortened.
+    pub(crate) fn in_full(&self, id: &PendingId) -> String {
+        format!("Everything in full: {}", self.command(&format!("pending show {id} --json")))
     }
 
     /// The runtime with what a run was started with.

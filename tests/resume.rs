@@ -1,9 +1,10 @@
 //! Runs that outlive their process.
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::model::{Play, Server, calls, says};
-use crate::support::pty::interrupt;
+use crate::support::pty::signal;
 use crate::support::{Done, Folder, text, until};
 
 const SHORT_LEASE: &str = "[workers]\nlease = \"1s\"\n";
@@ -36,18 +37,40 @@ fn rule_r3_a_killed_process_loses_nothing_and_another_takes_over() {
 }
 
 #[test]
-fn ctrl_c_stops_at_the_next_boundary_and_leaves_the_run_to_be_resumed() {
-    let server = Server::start(vec![Play::Hang, says("done")]);
+fn a_signal_stops_at_the_next_boundary_and_leaves_the_run_to_be_resumed() {
+    for (signalled, exit) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let server = Server::start(vec![Play::Hang, says("done")]);
+        let folder = Folder::new();
+        folder.configure(server.url(), "");
+        let working = folder.command(&["run", "x"]).spawn().unwrap();
+        server.wait_for(1);
+        signal(&working, signalled);
+        let stopped = Done::from(working.wait_with_output().unwrap()).expect(exit);
+        let run = folder.newest_run();
+        assert_eq!(run["status"], "queued", "nothing is held and nothing is cancelled");
+        assert!(stopped.err.contains(&format!("runs resume {}", text(&run["id"]))), "{stopped:?}");
+        assert_eq!(folder.run(&["runs", "resume", text(&run["id"])]).expect(0).out, "done\n");
+    }
+}
+
+#[test]
+fn a_signal_stops_a_deciding_command_in_the_same_way() {
+    let server = Server::start(vec![
+        calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]),
+        Play::Hang,
+        says("done"),
+    ]);
     let folder = Folder::new();
     folder.configure(server.url(), "");
-    let working = folder.command(&["run", "x"]).spawn().unwrap();
-    server.wait_for(1);
-    interrupt(&working);
-    let stopped = Done::from(working.wait_with_output().unwrap()).expect(130);
-    let run = folder.newest_run();
-    assert_eq!(run["status"], "queued", "nothing is held and nothing is cancelled");
-    assert!(stopped.err.contains(&format!("runs resume {}", text(&run["id"]))), "{stopped:?}");
-    assert_eq!(folder.run(&["runs", "resume", text(&run["id"])]).expect(0).out, "done\n");
+    folder.run(&["run", "x"]).expect(3);
+    let open = folder.open();
+    let arguments = ["approve", text(&open["id"]), "--digest", text(&open["digest"])];
+    let working = folder.command(&arguments).spawn().unwrap();
+    server.wait_for(2);
+    signal(&working, Signal::TERM);
+    Done::from(working.wait_with_output().unwrap()).expect(143);
+    assert_eq!(folder.newest_run()["status"], "queued");
+    assert_eq!(folder.run(&["runs", "resume", text(&open["run"])]).expect(0).out, "done\n");
 }
 
 #[test]

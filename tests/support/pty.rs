@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::{Folder, until};
@@ -83,6 +84,9 @@ impl Drop for Terminal {
 
 /// What Ctrl-C does.
 pub(crate) fn interrupt(child: &Child) {
-    let id = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    signal(child, Signal::INT);
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
 }

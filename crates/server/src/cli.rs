@@ -10,6 +10,7 @@ mod decide;
 mod failure;
 mod follow;
 mod groups;
+mod interrupt;
 mod keys;
 mod manual;
 mod pending;
@@ -48,7 +49,8 @@ enum Command {
     /// Start a run and follow it until it ends or waits for a person
     #[command(
         after_help = "Exit status: 0 completed, 3 waiting for a person, 4 ended without an answer of its own \
-        (failed, cancelled, a limit), 2 wrong usage or configuration, 130 stopped with Ctrl-C (the run can be resumed)."
+        (failed, cancelled, a limit), 2 wrong usage or configuration, 130, 143 or 129 stopped by Ctrl-C, \
+        SIGTERM or SIGHUP (the run can be resumed)."
     )]
     Run(run::Arguments),
     /// What waits for a person: list it, or show one question with all that will run
@@ -132,7 +134,9 @@ fn ended(exit: Exit) -> u8 {
     show::err(&failure.to_string());
     match exit {
         Exit::Done | Exit::Waiting => failure.exit().code(),
-        Exit::Usage | Exit::Ended | Exit::Refused | Exit::Interrupted => exit.code(),
+        Exit::Usage | Exit::Ended | Exit::Refused | Exit::Interrupted | Exit::Terminated | Exit::HungUp => {
+            exit.code()
+        }
     }
 }
 

@@ -12,12 +12,12 @@ use countersign::{
 };
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use crate::escape;
 use crate::show::{self, Style};
 
 use super::Failure;
+use super::interrupt::Interrupt;
 use super::session::Session;
 
 /// How often it is looked whether somebody else has decided.
@@ -76,7 +76,7 @@ struct Asking<'a> {
     runtime: &'a Runtime,
     waiting: &'a Waiting,
     lines: &'a mut Lines,
-    stop: &'a CancellationToken,
+    stop: &'a Interrupt,
 }
 
 /// Shows a question and asks until it is settled or left.
@@ -88,7 +88,7 @@ pub(crate) async fn in_place(
     runtime: &Runtime,
     waiting: &Waiting,
     lines: &mut Option<Lines>,
-    stop: &CancellationToken,
+    stop: &Interrupt,
     style: Style,
 ) -> Result<Asked, Failure> {
     show::err("");
@@ -261,7 +261,7 @@ impl Asking<'_> {
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => {
+                () = self.stop.come() => {
                     show::err("");
                     return Ok(Err(Said::Wait));
                 }

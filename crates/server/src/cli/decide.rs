@@ -10,7 +10,8 @@ use countersign::{
 
 use crate::show;
 
-use super::follow::{Follow, Manner, stop_at_ctrl_c};
+use super::follow::{Follow, Manner};
+use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, digest, pending_id, subject};
 
@@ -179,7 +180,12 @@ async fn decide(
     let runtime = session.runtime_of(&run)?;
     let record = runtime.decide(id, decision(digest), &session.actor.subject).await?;
     show::err(&format!("{id} is {} (decided by {})", record.status.as_str(), session.actor.subject));
-    let follow =
-        Follow::new(&session, &runtime, row.run, Manner { json: common.json, asks: false }, stop_at_ctrl_c());
+    let follow = Follow::new(
+        &session,
+        &runtime,
+        row.run,
+        Manner { json: common.json, asks: false },
+        Interrupt::listen(),
+    );
     if common.detach { follow.only_told().await } else { follow.after_a_decision().await }
 }

@@ -24,6 +24,10 @@ pub(crate) enum Exit {
     Refused,
     /// Ctrl-C; the run can be resumed.
     Interrupted,
+    /// SIGTERM, in the same way.
+    Terminated,
+    /// SIGHUP, in the same way.
+    HungUp,
 }
 
 impl Exit {
@@ -35,7 +39,9 @@ impl Exit {
             Self::Waiting => 3,
             Self::Ended => 4,
             Self::Refused => 5,
+            Self::HungUp => 129,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 }

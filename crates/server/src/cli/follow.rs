@@ -9,7 +9,6 @@ use countersign::{
     ClaimError, DriveError, End, Event, Finished, LoadError, Outcome, Progress, Run, RunError, RunId,
     RunState, Runtime, Store as _, ToolRequest, Unwatched, Waiting,
 };
-use tokio_util::sync::CancellationToken;
 
 use crate::escape;
 use crate::json;
@@ -17,6 +16,7 @@ use crate::show::progress::Live;
 use crate::show::{self, Style};
 
 use super::ask::{self, Asked, Lines};
+use super::interrupt::Interrupt;
 use super::session::Session;
 use super::{Exit, Failure};
 
@@ -48,17 +48,17 @@ pub(crate) struct Follow<'a> {
     runtime: &'a Runtime,
     run: RunId,
     manner: Manner,
-    stop: CancellationToken,
+    stop: Interrupt,
 }
 
 impl<'a> Follow<'a> {
-    /// Follows this run until `stop` is cancelled.
+    /// Follows this run until it is stopped.
     pub(crate) fn new(
         session: &'a Session,
         runtime: &'a Runtime,
         run: RunId,
         manner: Manner,
-        stop: CancellationToken,
+        stop: Interrupt,
     ) -> Self {
         Self { session, runtime, run, manner, stop }
     }
@@ -99,7 +99,7 @@ impl<'a> Follow<'a> {
     async fn leave_to_a_worker(&self) -> Result<(), Failure> {
         let clock = self.session.clock();
         let mut left = WORKER_PATIENCE;
-        while !left.is_zero() && !self.stop.is_cancelled() {
+        while !left.is_zero() && !self.stop.has_come() {
             let listing = self.listing().await?;
             if listing.leased || listing.row.state != RunState::Active {
                 return Ok(());
@@ -118,7 +118,7 @@ impl<'a> Follow<'a> {
         let mut lines: Option<Lines> = None;
         loop {
             let driven =
-                self.runtime.drive_watched(&self.run, Arc::clone(&progress), self.stop.clone()).await;
+                self.runtime.drive_watched(&self.run, Arc::clone(&progress), self.stop.token()).await;
             let waiting = match driven {
                 Ok(Outcome::Done(finished)) => return Ok(Stop::Done(finished)),
                 Ok(Outcome::Waiting(waiting)) => waiting,
@@ -142,7 +142,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// `false`: Ctrl-C came first.
+    /// `false`: we were stopped first.
     async fn wait_for_the_other(&self) -> Result<bool, Failure> {
         let clock = self.session.clock();
         loop {
@@ -152,7 +152,7 @@ impl<'a> Follow<'a> {
             }
             tokio::select! {
                 () = clock.sleep(LOOK) => {}
-                () = self.stop.cancelled() => return Ok(false),
+                () = self.stop.come() => return Ok(false),
             }
         }
     }
@@ -223,7 +223,7 @@ impl<'a> Follow<'a> {
                     self.run,
                     self.session.command(&format!("runs resume {}", self.run))
                 ));
-                Ok(Exit::Interrupted)
+                Ok(self.stop.exit())
             }
             Stop::AgentGone => {
                 let run = self.loaded().await?;
@@ -305,23 +305,6 @@ pub(crate) fn tell_denied(session: &Session, run: &Run, log: &[countersign::Entr
             ));
         }
     }
-}
-
-/// Cancelled by the first Ctrl-C; the second ends the process at once.
-pub(crate) fn stop_at_ctrl_c() -> CancellationToken {
-    let stop = CancellationToken::new();
-    let first = stop.clone();
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_err() {
-            return;
-        }
-        first.cancel();
-        show::err("stopping at the next boundary; Ctrl-C again stops at once");
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(i32::from(Exit::Interrupted.code()));
-        }
-    });
-    stop
 }
 
 /// The line that says what runs where.

@@ -8,7 +8,8 @@ use crate::setup::Setup;
 use crate::skills::PROSE_BYTES_MAX;
 use crate::{at_hand, escape, show};
 
-use super::follow::{Follow, Manner, head, stop_at_ctrl_c, tell_denied};
+use super::follow::{Follow, Manner, head, tell_denied};
+use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, agent_name, subject};
 
@@ -97,7 +98,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         tell_denied(&session, &run, &log);
     }
     let manner = Manner { json: arguments.json, asks: true };
-    Follow::new(&session, &runtime, id, manner, stop_at_ctrl_c()).to_its_stop().await
+    Follow::new(&session, &runtime, id, manner, Interrupt::listen()).to_its_stop().await
 }
 
 /// What may surprise whoever starts a run with this chain of models.

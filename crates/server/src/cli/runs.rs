@@ -4,13 +4,13 @@ use clap::{Args, Subcommand};
 use countersign::{Entry, LoadError, PendingRecord, Run, RunFilter, RunId, RunState, Store as _, Subject};
 use countersign_store::EraseError;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::escape;
 use crate::json::{self, View};
 use crate::show::{self, Style, table::table};
 
-use super::follow::{Follow, Manner, stop_at_ctrl_c};
+use super::follow::{Follow, Manner};
+use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, run_id, subject};
 
@@ -294,7 +294,7 @@ async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failur
 
 async fn resumed(arguments: Resume, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
-    let stop = stop_at_ctrl_c();
+    let stop = Interrupt::listen();
     let Some(id) = arguments.id else { return all_resumed(&session, arguments.json, &stop).await };
     let (_, run) = seen(&session, &id).await?;
     let listing = session.setup.store.run(&id, session.setup.clock.now()).await;
@@ -317,7 +317,7 @@ async fn worked_on(session: &Session, id: &RunId) -> Failure {
     Failure::ended(format!("another process works on run {id}{until}; wait for it, or try again after that"))
 }
 
-async fn all_resumed(session: &Session, json: bool, stop: &CancellationToken) -> Result<Exit, Failure> {
+async fn all_resumed(session: &Session, json: bool, stop: &Interrupt) -> Result<Exit, Failure> {
     let filter =
         RunFilter { states: vec![RunState::Active], owner: owner_filter(session), ..RunFilter::default() };
     let (mut owed, mut cursor) = (Vec::new(), None);
@@ -337,8 +337,8 @@ async fn all_resumed(session: &Session, json: bool, stop: &CancellationToken) ->
     let mut worst = Exit::Done;
     // The list is newest first; whoever has waited longest comes first.
     for id in owed.into_iter().rev() {
-        if stop.is_cancelled() {
-            return Ok(Exit::Interrupted);
+        if stop.has_come() {
+            return Ok(stop.exit());
         }
         if !json {
             show::out(&format!("Run {id}:"));
@@ -355,12 +355,7 @@ async fn all_resumed(session: &Session, json: bool, stop: &CancellationToken) ->
     Ok(worst)
 }
 
-async fn one_of_all(
-    session: &Session,
-    id: &RunId,
-    json: bool,
-    stop: &CancellationToken,
-) -> Result<Exit, Failure> {
+async fn one_of_all(session: &Session, id: &RunId, json: bool, stop: &Interrupt) -> Result<Exit, Failure> {
     let (_, run) = session.load(id).await.map_err(|error| Failure::load(&error))?;
     let runtime = session.runtime_of(&run)?;
     let manner = Manner { json, asks: false };

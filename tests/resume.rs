@@ -136,3 +136,54 @@ fn case_c60_an_expired_question_is_neither_approved_nor_denied() {
     let told = server.asked()[1]["messages"].to_string();
     assert!(told.contains("expired") && !told.contains("denied"), "{told}");
 }
+
+#[test]
+fn a_question_is_found_from_below_and_nowhere_else_and_no_state_is_made_by_looking() {
+    let folder = Folder::new();
+    folder.write("notices/deep/x.txt", "x");
+    let elsewhere = Folder::new();
+    for arguments in [
+        &["pending", "list"][..],
+        &["pending", "show", "pnd_1"],
+        &["runs", "list"],
+        &["approve", "pnd_1", "--digest", "x"],
+        &["runs", "resume", "--all"],
+    ] {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let arguments: Vec<&str> =
+            arguments.iter().map(|word| if *word == "x" { digest.as_str() } else { word }).collect();
+        let told = elsewhere.run(&arguments).expect(2);
+        let told = told.one_sentence();
+        assert!(told.contains("there is no database") && told.contains("--config"), "{told}");
+    }
+    for arguments in [&["tools", "list"][..], &["groups", "list"], &["tools", "explain", "edit_file"]] {
+        assert!(elsewhere.run(arguments).expect(0).out.contains("editing") || arguments[1] == "explain");
+    }
+    assert!(!elsewhere.path(".countersign").exists());
+
+    let run = folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    let here = format!("Decide it with one of (in {}):", folder.path("").canonicalize().unwrap().display());
+    assert!(run.out.contains(&here), "{here}: {run:?}");
+    let open = folder.open();
+    let arguments = ["approve", text(&open["id"]), "--digest", text(&open["digest"])];
+    let below = folder.command(&arguments).current_dir(folder.path("notices/deep")).output().unwrap();
+    assert!(Done::from(below).expect(0).out.contains("The correction came back as a success"));
+    assert!(!folder.path("notices/deep/.countersign").exists());
+}
+
+#[test]
+fn a_printed_command_names_a_configuration_that_was_named_so_that_it_works_anywhere() {
+    let folder = Folder::new();
+    folder.write("a/countersign.toml", "");
+    for (arguments, variable) in [
+        (&["run", "--config", "a/countersign.toml", "--model", "demo", "x"][..], ""),
+        (&["run", "--model", "demo", "x"], "a/countersign.toml"),
+    ] {
+        let run = folder.command(arguments).env("COUNTERSIGN_CONFIG", variable).output().unwrap();
+        let run = Done::from(run).expect(3);
+        let command = run.out.lines().find(|line| line.contains(" approve pnd_")).unwrap();
+        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        let elsewhere = Folder::new();
+        assert!(elsewhere.run(&words).expect(0).out.contains("The correction came back as a success"));
+    }
+}

@@ -76,7 +76,7 @@ fn waiting_leaves_the_question_open_and_says_how_to_decide_it() {
     let mut terminal = Terminal::start(&folder, &["run", "--model", "demo", "x"]);
     terminal.wait_for(PROMPT);
     terminal.types("w");
-    terminal.wait_for("Decide it with one of:");
+    terminal.wait_for("Decide it with one of");
     assert_eq!(terminal.exit(), 3);
     folder.decide("approve", &[]).expect(0);
 }

@@ -23,8 +23,12 @@ pub(crate) use tools::{ALWAYS_THERE, BUILT_IN, Tool, Way};
 
 /// The name of the file that is looked for.
 pub(crate) const FILE: &str = "countersign.toml";
+/// The variable that names another.
+pub(crate) const CONFIG_VARIABLE: &str = "COUNTERSIGN_CONFIG";
 /// The folder of the state, beside the file.
 pub(crate) const STATE: &str = ".countersign";
+/// The database in the folder of the state, where nobody names another.
+const DATABASE: &str = "countersign.db";
 /// How long a silent worker keeps a run, where nobody says otherwise.
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A lease shorter than this is lost between two heartbeats by an ordinary pause of the machine.
@@ -142,7 +146,7 @@ impl Config {
     /// [`ConfigError`].
     pub(crate) fn find(named: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let folder = &environment.folder;
-        let named = named.or_else(|| environment.get("COUNTERSIGN_CONFIG").map(Path::new));
+        let named = named.or_else(|| environment.get(CONFIG_VARIABLE).map(Path::new));
         let file = match named {
             Some(named) => Some(folder.join(named)),
             None => folder.ancestors().map(|above| above.join(FILE)).find(|file| file.is_file()),
@@ -150,6 +154,16 @@ impl Config {
         match file {
             Some(file) => Self::read(&file),
             None => Ok(Self::without_file(folder)),
+        }
+    }
+
+    /// Without a file: the defaults of the nearest folder that has a database, the working folder or one above it.
+    /// The workspace is that folder too: a run goes on over the files that it was started with.
+    pub(crate) fn at_the_nearest_state(self, environment: &Environment) -> Self {
+        let has_state = |above: &&Path| above.join(STATE).join(DATABASE).exists();
+        match environment.folder.ancestors().find(has_state) {
+            Some(above) if self.file.is_none() => Self::without_file(above),
+            Some(_) | None => self,
         }
     }
 
@@ -164,7 +178,7 @@ impl Config {
         Self {
             file: None,
             folder: folder.to_owned(),
-            database: folder.join(STATE).join("countersign.db"),
+            database: folder.join(STATE).join(DATABASE),
             key_file: folder.join(STATE).join("key"),
             workspace: Some(folder.to_owned()),
             providers: Vec::new(),

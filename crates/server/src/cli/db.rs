@@ -74,7 +74,12 @@ struct Backup {
 
 /// Does it.
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
-    let session = Session::open(invocation, None).await?;
+    let session = match arguments.what {
+        What::Migrate(_) => Session::open_or_make(invocation, None).await?,
+        What::Doctor(_) | What::Purge(_) | What::Backup(_) | What::Restored(_) => {
+            Session::open(invocation, None).await?
+        }
+    };
     match arguments.what {
         What::Migrate(Json { json }) => Ok(migrated(&session, json)),
         What::Doctor(Json { json }) => examined(&session, json).await,

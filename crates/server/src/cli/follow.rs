@@ -269,7 +269,7 @@ impl<'a> Follow<'a> {
         let style = Style::for_stdout(&self.session.setup.environment);
         show::out(&show::pending::question(&waiting.record, &waiting.run, self.session.view(), style));
         let command = |rest: &str| self.session.command(rest);
-        show::out(&format!("Run {} waits for a person. Decide it with one of:", waiting.run.id()));
+        show::out(&format!("Run {} waits for a person. {}", waiting.run.id(), self.session.decide_with()));
         for command in show::pending::commands(&waiting.record, &waiting.run, &command) {
             show::out(&format!("  {command}"));
         }

@@ -69,7 +69,7 @@ fn groups(runtime: &Runtime) -> BTreeMap<&str, Vec<&str>> {
 }
 
 async fn listed(arguments: &List, invocation: Invocation) -> Result<Exit, Failure> {
-    let session = Session::open(invocation, None).await?;
+    let session = Session::open_to_look(invocation, None).await?;
     let agent = default_agent(&session)?;
     let runtime = runtime_for(&session, &agent)?;
     let look = session.setup.store.look(&[]).await;
@@ -110,7 +110,7 @@ async fn listed(arguments: &List, invocation: Invocation) -> Result<Exit, Failur
 
 async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocation) -> Result<Exit, Failure> {
     let name = arguments.name.as_str();
-    let session = Session::open(invocation, None).await?;
+    let session = Session::open_or_make(invocation, None).await?;
     let agent = default_agent(&session)?;
     let runtime = runtime_for(&session, &agent)?;
     let store = &session.setup.store;

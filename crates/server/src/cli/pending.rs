@@ -143,7 +143,7 @@ async fn shown(arguments: Show, invocation: Invocation) -> Result<Exit, Failure>
     show::out(&show::pending::question(record, &run, session.view(), style));
     if record.status == PendingStatus::Open {
         let command = |rest: &str| session.command(rest);
-        show::out("Decide it with one of:");
+        show::out(&session.decide_with());
         for command in show::pending::commands(record, &run, &command) {
             show::out(&format!("  {command}"));
         }

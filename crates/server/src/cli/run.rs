@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     let named = arguments.model.as_deref().map(at_hand::named).transpose();
     let named = named.map_err(|error| Failure::usage(format!("--model: {error}")))?;
     Setup::check_skills(&invocation.configuration()?)?;
-    let session = Session::open(invocation, arguments.acting.as_ref()).await?;
+    let session = Session::open_for_a_run(invocation, arguments.acting.as_ref()).await?;
     let setup = &session.setup;
     let served = match &named {
         Some(named) => Some(named.clone()),

@@ -198,7 +198,7 @@ async fn shown(arguments: One, invocation: Invocation) -> Result<Exit, Failure> 
         show::out("");
         show::out(&show::pending::question(record, &run, session.view(), style));
         let command = |rest: &str| session.command(rest);
-        show::out("Decide it with one of:");
+        show::out(&session.decide_with());
         for command in show::pending::commands(record, &run, &command) {
             show::out(&format!("  {command}"));
         }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use countersign::{
-    AgentName, Entry, LoadError, PendingId, Principal, Run, RunId, Runtime, Store as _, Subject,
+    AgentName, Clock as _, Entry, LoadError, PendingId, Principal, Run, RunId, Runtime, Store as _, Subject,
+    SystemClock,
 };
 
-use crate::config::Config;
+use crate::config::{CONFIG_VARIABLE, Config, FILE};
 use crate::environment::Environment;
 use crate::json::View;
 use crate::setup::Setup;
@@ -32,6 +33,39 @@ impl Invocation {
     pub(crate) fn configuration(&self) -> Result<Config, Failure> {
         Ok(Config::find(self.config.as_deref(), &self.environment).map_err(crate::setup::SetupError::from)?)
     }
+
+    /// The configuration; without one, that of the nearest folder that has a database.
+    fn nearest(&self) -> Result<Config, Failure> {
+        Ok(self.configuration()?.at_the_nearest_state(&self.environment))
+    }
+
+    /// The configuration that was named, as it can be named from anywhere.
+    fn named(&self) -> Option<PathBuf> {
+        let from_outside = || self.environment.get(CONFIG_VARIABLE).map(PathBuf::from);
+        Some(self.environment.folder.join(self.config.clone().or_else(from_outside)?))
+    }
+}
+
+/// A folder for what is thrown away.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    /// A name that nobody has; the folder is made by whoever needs it.
+    fn new(environment: &Environment) -> Self {
+        let name = SystemClock.random().map(|byte| format!("{byte:02x}")).concat();
+        let above = PathBuf::from(environment.get("TMPDIR").unwrap_or("/tmp"));
+        Self { folder: above.join(format!("countersign-{name}")) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed holds nothing but defaults.
+        _ = std::fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// An open store, and somebody who acts.
@@ -41,17 +75,70 @@ pub(crate) struct Session {
     pub(crate) setup: Setup,
     /// Who acts.
     pub(crate) actor: Principal,
+    /// Where there is no database and only a look was asked for: an empty one, which goes with the session.
+    pub(crate) scratch: Option<Scratch>,
     invocation: Invocation,
 }
 
 impl Session {
-    /// Opens the store. The operator, who can open database and key, is an administrator; `acting` acts with
-    /// the rights they have, and must be known.
+    /// Opens the nearest database that is there. None is made.
     ///
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn open(invocation: Invocation, acting: Option<&Subject>) -> Result<Self, Failure> {
-        let config = invocation.configuration()?;
+        let config = invocation.nearest()?;
+        if !config.database.exists() {
+            return Err(no_database(&config, &invocation));
+        }
+        Self::with(config, invocation, acting).await
+    }
+
+    /// Opens the nearest database, and makes one if there is none.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn open_or_make(
+        invocation: Invocation,
+        acting: Option<&Subject>,
+    ) -> Result<Self, Failure> {
+        Self::with(invocation.nearest()?, invocation, acting).await
+    }
+
+    /// Opens the database for a new run, and makes one if there is none. Without a configuration it is that of
+    /// the working folder itself, which is what the run works on.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn open_for_a_run(
+        invocation: Invocation,
+        acting: Option<&Subject>,
+    ) -> Result<Self, Failure> {
+        Self::with(invocation.configuration()?, invocation, acting).await
+    }
+
+    /// Opens the nearest database to look at what holds for all runs. Without one everything is a default.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn open_to_look(
+        invocation: Invocation,
+        acting: Option<&Subject>,
+    ) -> Result<Self, Failure> {
+        let mut config = invocation.nearest()?;
+        if config.database.exists() {
+            return Self::with(config, invocation, acting).await;
+        }
+        let scratch = Scratch::new(&invocation.environment);
+        config.database = scratch.folder.join("countersign.db");
+        config.key_file = scratch.folder.join("key");
+        let mut session = Self::with(config, invocation, acting).await?;
+        session.scratch = Some(scratch);
+        Ok(session)
+    }
+
+    /// The operator, who can open database and key, is an administrator; `acting` acts with the rights they
+    /// have, and must be known.
+    async fn with(config: Config, invocation: Invocation, acting: Option<&Subject>) -> Result<Self, Failure> {
         let setup = Setup::open(config, invocation.environment.clone())?;
         let operator = Principal::admin(invocation.environment.account());
         let failed = |fault| Failure::store("the rights cannot be read", &fault);
@@ -69,16 +156,26 @@ impl Session {
                 Failure::usage(format!("nobody is known as {acting}; `user set {acting}` makes them known"))
             })?,
         };
-        Ok(Self { setup, actor, invocation })
+        Ok(Self { setup, actor, scratch: None, invocation })
     }
 
-    /// A command as it can be typed here.
+    /// A command as it can be typed here; and elsewhere too, if the configuration was named.
     pub(crate) fn command(&self, rest: &str) -> String {
         let program = quoted(&self.invocation.environment.program);
-        match &self.invocation.config {
+        match self.invocation.named() {
             Some(config) => format!("{program} {rest} --config {}", quoted(&config.display().to_string())),
             None => format!("{program} {rest}"),
         }
+    }
+
+    /// What stands above the commands that decide a question. Without a named configuration the state is found
+    /// from the working folder, so it says which that is.
+    pub(crate) fn decide_with(&self) -> String {
+        if self.invocation.named().is_some() {
+            return "Decide it with one of:".to_owned();
+        }
+        let folder = escape::line(&self.invocation.environment.folder.display().to_string());
+        format!("Decide it with one of (in {folder}):")
     }
 
     /// Where a question stands with nothing shortened.
@@ -140,6 +237,22 @@ impl Session {
     pub(crate) fn clock(&self) -> Arc<dyn countersign::Clock> {
         Arc::clone(&self.setup.clock)
     }
+}
+
+fn no_database(config: &Config, invocation: &Invocation) -> Failure {
+    let database = config.database.display();
+    Failure::usage(match &config.file {
+        Some(file) => format!(
+            "there is no database {database}, which the configuration {} stands for; `run` makes it, or name another \
+             configuration with --config",
+            file.display()
+        ),
+        None => format!(
+            "there is no database {database}, and neither a database nor a {FILE} in a folder above {}; change to the \
+             folder in which the run was started, or name its configuration with --config",
+            invocation.environment.folder.display()
+        ),
+    })
 }
 
 /// A word for a shell, in quotes where it needs them.

@@ -90,7 +90,8 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
 
 /// The runtime as a run of this agent would have it.
 pub(crate) fn runtime_for(session: &Session, agent: &AgentName) -> Result<Runtime, Failure> {
-    let model = session.setup.model_of(agent)?;
+    // Nothing is kept here, so the files of the tour are not made either.
+    let model = session.setup.model_of(agent)?.filter(|_| session.scratch.is_none());
     Ok(session.setup.runtime(model.as_ref())?)
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn default_agent(session: &Session) -> Result<AgentName, Failure> {
 }
 
 async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure> {
-    let session = Session::open(invocation, arguments.acting.as_ref()).await?;
+    let session = Session::open_to_look(invocation, arguments.acting.as_ref()).await?;
     let narrowed = arguments.agent.is_some() || arguments.acting.is_some() || arguments.unattended;
     let agent = match arguments.agent {
         Some(agent) => agent,
@@ -197,7 +198,7 @@ fn switch_of(look: &Look, name: &str) -> Option<Switch> {
 
 async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocation) -> Result<Exit, Failure> {
     let name = arguments.name.as_str();
-    let session = Session::open(invocation, None).await?;
+    let session = Session::open_or_make(invocation, None).await?;
     let agent = default_agent(&session)?;
     let runtime = runtime_for(&session, &agent)?;
     let store = &session.setup.store;
@@ -243,7 +244,7 @@ async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocatio
 }
 
 async fn explained(arguments: Explain, invocation: Invocation) -> Result<Exit, Failure> {
-    let session = Session::open(invocation, arguments.acting.as_ref()).await?;
+    let session = Session::open_to_look(invocation, arguments.acting.as_ref()).await?;
     let runtime = runtime_for(&session, &arguments.agent)?;
     let policy = runtime.policy(&arguments.agent, &session.actor.subject).await?;
     let verdicts = policy.explain(Some(std::slice::from_ref(&arguments.name)));

@@ -48,7 +48,7 @@ struct Set {
 /// Stores it and says what they may do now.
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
     let What::Set(set) = arguments.what;
-    let session = Session::open(invocation, None).await?;
+    let session = Session::open_or_make(invocation, None).await?;
     if set.subject == session.actor.subject && (set.no_admin || set.no_approver) {
         return Err(Failure::usage(format!(
             "{} is the operator here: who can open database and key has all rights",

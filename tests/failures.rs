@@ -253,6 +253,12 @@ fn rule_r7_a_run_whose_model_is_gone_is_left_alone_and_can_still_be_denied() {
     assert!(gone.one_sentence().starts_with("refused: agent_gone: "), "{gone:?}");
     let run = folder.newest_run();
     assert_eq!(run["status"], "waiting_for_approval");
+    let open = folder.open();
+    for arguments in [&["pending", "show", text(&open["id"])][..], &["runs", "resume", text(&run["id"])]] {
+        let shown = folder.run(arguments).out;
+        assert!(shown.contains(" deny pnd_") && shown.contains(" runs cancel run_"), "{shown}");
+        assert!(shown.contains("can only be ended") && !shown.contains(" approve pnd_"), "{shown}");
+    }
     folder.write("countersign.toml", &configured);
     folder.decide("approve", &["--detach"]).expect(0);
     folder.write("countersign.toml", "workspace = \".\"\n[agents.default]\nmodels = [\"demo/tour\"]\n");
@@ -260,4 +266,45 @@ fn rule_r7_a_run_whose_model_is_gone_is_left_alone_and_can_still_be_denied() {
     assert!(gone.one_sentence().starts_with("refused: agent_gone: "), "{gone:?}");
     folder.write("countersign.toml", &configured);
     assert_eq!(folder.run(&["runs", "resume", text(&run["id"])]).expect(0).out, "done\n");
+}
+
+#[test]
+fn rule_m2_a_question_whose_tool_changed_is_shown_as_void_and_the_run_goes_on_without_it() {
+    let server = Server::start(vec![
+        calls(&[("list_files", json!({})), ("write_file", json!({ "path": "a.txt", "content": "a" }))]),
+        says("done"),
+    ]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    folder.run(&["run", "x"]).expect(3);
+    let open = folder.open();
+    assert_eq!(open["status"], "open");
+    let configured = folder.text("countersign.toml");
+    // Without a workspace there are no file tools.
+    folder.write("countersign.toml", &configured.replace("workspace = \".\"", ""));
+    let void = folder.json(&["pending", "show", text(&open["id"]), "--json"]);
+    assert_eq!(void["digest"], open["digest"], "what was asked stays what it was");
+    for shown in
+        [&void, &folder.json(&["pending", "list", "--json"])["items"][0], &folder.newest_run()["pending"]]
+    {
+        assert_eq!(shown["status"], "void");
+        let call = &shown["calls"][1];
+        assert_eq!((&call["will_run"], &call["refusal"]), (&json!(false), &json!("definition_changed")));
+    }
+    let shown = folder.run(&["pending", "show", text(&open["id"])]).expect(0).out;
+    assert!(shown.contains("This question is void") && shown.contains("definition_changed"), "{shown}");
+    assert!(shown.contains(" runs resume run_") && !shown.contains(" approve pnd_"), "{shown}");
+    let listed = folder.run(&["pending", "list"]).expect(0).out;
+    assert!(listed.lines().any(|line| line.contains("pnd_") && line.contains(" void ")), "{listed}");
+    // Shown is not stored: with the tool back, the question is what it was.
+    folder.write("countersign.toml", &configured);
+    assert_eq!(folder.open(), open);
+    folder.write("countersign.toml", &configured.replace("workspace = \".\"", ""));
+    let resumed = folder.run(&["runs", "resume", text(&open["run"])]).expect(0);
+    assert_eq!(resumed.out, "done\n");
+    assert!(resumed.err.contains("the question is void"), "{resumed:?}");
+    let events = folder.events(text(&open["run"]));
+    let closed = events.iter().find(|event| event["kind"] == "pending.closed").unwrap();
+    assert_eq!(closed["data"]["status"], "void");
+    assert!(!folder.path("a.txt").exists());
 }

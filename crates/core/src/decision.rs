@@ -418,9 +418,7 @@ fn open(judgement: &Judgement<'_>, record: &PendingRecord) -> Result<(), Refused
     if pending.expires_at.has_passed(judgement.now) {
         return closed(DecisionRefused::Expired, Closing::Expired);
     }
-    if matches!(pending.question, Question::Approval | Question::Input { .. })
-        && definition_changed(pending, judgement.tools)
-    {
+    if pending.changed(judgement.tools).next().is_some() {
         return closed(DecisionRefused::Void, Closing::Void);
     }
     Ok(())
@@ -534,12 +532,16 @@ fn well_formed(pending: &Pending, said: &Said) -> Result<(), DecisionRefused> {
     }
 }
 
-/// Whether a call that would run is of another definition now, or of none (M2).
-pub(crate) fn definition_changed(pending: &Pending, tools: &dyn Catalogue) -> bool {
-    pending.calls.iter().filter(|call| call.refusal().is_none()).any(|call| {
-        let now = tools.find(&call.tool).map(crate::tool::ToolSpec::definition_hash);
-        now.is_none() || call.facts.as_ref().map(|facts| facts.definition) != now
-    })
+impl Pending {
+    /// The calls that make a question void which waits for a release: they would run, and their tool is of another
+    /// definition now, or not there (M2). A question that asks how a call came out is about the past.
+    pub fn changed<'a>(&'a self, tools: &'a dyn Catalogue) -> impl Iterator<Item = &'a HeldCall> {
+        let releases = matches!(self.question, Question::Approval | Question::Input { .. });
+        self.calls.iter().filter(move |call| releases && call.refusal().is_none()).filter(|call| {
+            let now = tools.find(&call.tool).map(crate::tool::ToolSpec::definition_hash);
+            now.is_none() || call.facts.as_ref().map(|facts| facts.definition) != now
+        })
+    }
 }
 
 /// The calls that this answer would set free.

@@ -374,6 +374,26 @@ impl Runtime {
         }
     }
 
+    /// Whether the run's agent or its model is not configured here, so that nobody here drives it (R7).
+    pub fn is_agent_gone(&self, run: &Run) -> bool {
+        self.parts.second_approver_of(run).is_none()
+    }
+
+    /// Closes the open question of a run if a tool of it is no longer what it was (M2), so that the run goes on.
+    /// `None`: it is not void.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub async fn close_void(&self, run: Run) -> Result<Option<Run>, LoadError> {
+        self.append_anyway(run, |run| {
+            let open = &run.open_pending()?.pending;
+            open.changed(&self.parts.tools).next()?;
+            let closing = PendingClosed { pending: open.id.clone(), status: Closing::Void, by: None };
+            Some(vec![Event::PendingClosed(closing)])
+        })
+        .await
+    }
+
     /// Closes questions whose time has run out (A10), and says how many. Correctness does not rest on it.
     ///
     /// # Errors

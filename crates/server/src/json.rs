@@ -11,6 +11,8 @@ use countersign::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::show::pending::Now;
+
 /// In lists, arguments longer than this are left out.
 const LISTED_ARGUMENTS_BYTES_MAX: usize = 8_000;
 
@@ -134,6 +136,17 @@ fn held(call: &HeldCall, view: View) -> Value {
         shown["arguments"] = arguments.unwrap_or_default();
     }
     shown
+}
+
+/// The same pending as it is at this moment: a question whose tools changed is void before anybody has stored it.
+pub(crate) fn as_now(shown: &mut Value, record: &PendingRecord, now: &Now) {
+    shown["status"] = now.status(record).as_str().into();
+    for (call, held) in shown["calls"].as_array_mut().into_iter().flatten().zip(&record.pending.calls) {
+        if now.changed.contains(&held.id) {
+            call["will_run"] = false.into();
+            call["refusal"] = countersign::Refusal::DefinitionChanged.as_str().into();
+        }
+    }
 }
 
 /// The lines a viewer may see (A7).

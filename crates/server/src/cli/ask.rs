@@ -92,7 +92,8 @@ pub(crate) async fn in_place(
     style: Style,
 ) -> Result<Asked, Failure> {
     show::err("");
-    show::err(&show::pending::question(&waiting.record, &waiting.run, session.view(), style));
+    let now = session.now(&waiting.run, &waiting.record);
+    show::err(&show::pending::question(&waiting.record, &waiting.run, &now, session.view(), style));
     show::err(&style.dim(&session.in_full(&waiting.id)));
     let lines = Lines::after_what_was_typed_ahead(lines, &*session.clock()).await;
     let mut asking = Asking { session, runtime, waiting, lines, stop };

@@ -11,7 +11,6 @@ use countersign::{
 };
 
 use crate::escape;
-use crate::json;
 use crate::show::progress::Live;
 use crate::show::{self, Style};
 
@@ -193,7 +192,7 @@ impl<'a> Follow<'a> {
 
     async fn print_json(&self, run: &Run) -> Result<(), Failure> {
         let leased = self.is_leased().await?;
-        show::out(&escape::json(&json::run(run, leased, self.session.view())));
+        show::out(&escape::json(&self.session.run_json(run, leased, self.session.view())));
         Ok(())
     }
 
@@ -267,13 +266,10 @@ impl<'a> Follow<'a> {
 
     fn tell_question(&self, waiting: &Waiting) {
         let style = Style::for_stdout(&self.session.setup.environment);
-        show::out(&show::pending::question(&waiting.record, &waiting.run, self.session.view(), style));
-        let command = |rest: &str| self.session.command(rest);
-        show::out(&format!("Run {} waits for a person. {}", waiting.run.id(), self.session.decide_with()));
-        for command in show::pending::commands(&waiting.record, &waiting.run, &command) {
-            show::out(&format!("  {command}"));
-        }
-        show::out(&self.session.in_full(&waiting.id));
+        let now = self.session.now(&waiting.run, &waiting.record);
+        show::out(&show::pending::question(&waiting.record, &waiting.run, &now, self.session.view(), style));
+        let ways = self.session.ways_out(&waiting.record, &waiting.run);
+        show::out(&format!("Run {} waits for a person. {}", waiting.run.id(), ways.join("\n")));
     }
 }
 

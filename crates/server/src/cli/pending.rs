@@ -91,10 +91,13 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
             }
         };
         let Some(record) = run.pending(&row.id) else { continue };
-        items.push(json::pending(record, &run, view));
+        let now = session.now(&run, record);
+        let mut shown = json::pending(record, &run, view);
+        json::as_now(&mut shown, record, &now);
+        items.push(shown);
         rows.push(vec![
             row.id.to_string(),
-            row.status.as_str().to_owned(),
+            now.status(record).as_str().to_owned(),
             row.kind.clone(),
             row.agent.to_string(),
             row.owner.to_string(),
@@ -136,19 +139,19 @@ async fn shown(arguments: Show, invocation: Invocation) -> Result<Exit, Failure>
     let (_, run) = session.load(&row.run).await.map_err(|error| Failure::load(&error))?;
     let record = run.pending(id).ok_or_else(missing)?;
     if arguments.json {
-        show::out(&escape::json(&json::pending(record, &run, session.view())));
+        let mut shown = json::pending(record, &run, session.view());
+        json::as_now(&mut shown, record, &session.now(&run, record));
+        show::out(&escape::json(&shown));
         return Ok(Exit::Done);
     }
     let style = Style::for_stdout(&session.setup.environment);
-    show::out(&show::pending::question(record, &run, session.view(), style));
+    let now = session.now(&run, record);
+    show::out(&show::pending::question(record, &run, &now, session.view(), style));
     if record.status == PendingStatus::Open {
-        let command = |rest: &str| session.command(rest);
-        show::out(&session.decide_with());
-        for command in show::pending::commands(record, &run, &command) {
-            show::out(&format!("  {command}"));
-        }
+        session.ways_out(record, &run).iter().for_each(|line| show::out(line));
+    } else {
+        show::out(&session.in_full(id));
     }
-    show::out(&session.in_full(id));
     Ok(Exit::Done)
 }
 

@@ -129,7 +129,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
             Err(_) => "(cannot be read)".to_owned(),
         };
         items.push(match &loaded {
-            Ok(run) => json::run(run, listing.leased, view),
+            Ok(run) => session.run_json(run, listing.leased, view),
             Err(reason) => json::unreadable_run(listing, reason),
         });
         rows.push(vec![
@@ -185,7 +185,7 @@ async fn shown(arguments: One, invocation: Invocation) -> Result<Exit, Failure> 
     let listing = session.setup.store.run(&arguments.id, session.setup.clock.now()).await;
     let leased = listing.map_err(|error| Failure::load(&error))?.leased;
     if arguments.json {
-        show::out(&escape::json(&json::run(&run, leased, session.view())));
+        show::out(&escape::json(&session.run_json(&run, leased, session.view())));
         return Ok(Exit::Done);
     }
     let style = Style::for_stdout(&session.setup.environment);
@@ -196,13 +196,9 @@ async fn shown(arguments: One, invocation: Invocation) -> Result<Exit, Failure> 
     }
     if let Some(record) = run.open_pending() {
         show::out("");
-        show::out(&show::pending::question(record, &run, session.view(), style));
-        let command = |rest: &str| session.command(rest);
-        show::out(&session.decide_with());
-        for command in show::pending::commands(record, &run, &command) {
-            show::out(&format!("  {command}"));
-        }
-        show::out(&session.in_full(&record.pending.id));
+        let now = session.now(&run, record);
+        show::out(&show::pending::question(record, &run, &now, session.view(), style));
+        session.ways_out(record, &run).iter().for_each(|line| show::out(line));
     }
     if run.state() == RunState::Active && !leased {
         show::out(&format!(
@@ -242,7 +238,7 @@ async fn cancelled(arguments: One, invocation: Invocation) -> Result<Exit, Failu
     let listing = session.setup.store.run(&arguments.id, session.setup.clock.now()).await;
     let listing = listing.map_err(|error| Failure::load(&error))?;
     if arguments.json {
-        show::out(&escape::json(&json::run(&run, listing.leased, session.view())));
+        show::out(&escape::json(&session.run_json(&run, listing.leased, session.view())));
         return Ok(Exit::Done);
     }
     show::out(&match (run.end().is_some(), listing.leased) {
@@ -302,6 +298,13 @@ async fn resumed(arguments: Resume, invocation: Invocation) -> Result<Exit, Fail
         return Err(worked_on(&session, &id).await);
     }
     let runtime = session.runtime_of(&run)?;
+    if !runtime.is_agent_gone(&run)
+        && runtime.close_void(run).await.map_err(|error| Failure::load(&error))?.is_some()
+    {
+        show::err(
+            "note: a tool of the open question is not what it was, so the question is void and the run goes on",
+        );
+    }
     Follow::new(&session, &runtime, id, Manner { json: arguments.json, asks: true }, stop).to_its_stop().await
 }
 

@@ -1,18 +1,20 @@
 //! What every command that touches the store begins with: the setup, and who acts.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign::{
-    AgentName, Clock as _, Entry, LoadError, PendingId, Principal, Run, RunId, Runtime, Store as _, Subject,
-    SystemClock,
+    AgentName, Clock as _, Entry, LoadError, ModelRef, PendingId, PendingRecord, PendingStatus, Principal,
+    Run, RunId, Runtime, Store as _, Subject, SystemClock,
 };
+use serde_json::Value;
 
 use crate::config::{CONFIG_VARIABLE, Config, FILE};
 use crate::environment::Environment;
-use crate::json::View;
+use crate::json::{self, View};
 use crate::setup::Setup;
-use crate::{escape, show, skills};
+use crate::show::{self, pending::Now};
+use crate::{escape, skills};
 
 use super::Failure;
 
@@ -78,6 +80,8 @@ pub(crate) struct Session {
     /// Where there is no database and only a look was asked for: an empty one, which goes with the session.
     pub(crate) scratch: Option<Scratch>,
     invocation: Invocation,
+    /// What was built for runs that one model serves; a list may hold a hundred of them.
+    runtimes: Mutex<Vec<(Option<ModelRef>, Runtime)>>,
 }
 
 impl Session {
@@ -156,7 +160,7 @@ impl Session {
                 Failure::usage(format!("nobody is known as {acting}; `user set {acting}` makes them known"))
             })?,
         };
-        Ok(Self { setup, actor, scratch: None, invocation })
+        Ok(Self { setup, actor, scratch: None, invocation, runtimes: Mutex::default() })
     }
 
     /// A command as it can be typed here; and elsewhere too, if the configuration was named.
@@ -170,7 +174,7 @@ impl Session {
 
     /// What stands above the commands that decide a question. Without a named configuration the state is found
     /// from the working folder, so it says which that is.
-    pub(crate) fn decide_with(&self) -> String {
+    fn decide_with(&self) -> String {
         if self.invocation.named().is_some() {
             return "Decide it with one of:".to_owned();
         }
@@ -189,7 +193,53 @@ impl Session {
     /// [`Failure`].
     pub(crate) fn runtime_of(&self, run: &Run) -> Result<Runtime, Failure> {
         self.tell_of_unreadable_skills(&run.created().agent);
-        Ok(self.setup.runtime(run.created().models.first())?)
+        self.built_for(run)
+    }
+
+    fn built_for(&self, run: &Run) -> Result<Runtime, Failure> {
+        let model = run.created().models.first();
+        let mut runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, runtime)) = runtimes.iter().find(|(known, _)| known.as_ref() == model) {
+            return Ok(runtime.clone());
+        }
+        let runtime = self.setup.runtime(model)?;
+        runtimes.push((model.cloned(), runtime.clone()));
+        Ok(runtime)
+    }
+
+    /// How a question stands at this moment. What cannot be set up here says nothing about it.
+    pub(crate) fn now(&self, run: &Run, record: &PendingRecord) -> Now {
+        self.built_for(run).map(|runtime| Now::of(&runtime, run, record)).unwrap_or_default()
+    }
+
+    /// A run as JSON, with its question as it stands at this moment.
+    pub(crate) fn run_json(&self, run: &Run, leased: bool, view: View) -> Value {
+        let mut shown = json::run(run, leased, view);
+        if let Some(record) = run.open_pending() {
+            json::as_now(&mut shown["pending"], record, &self.now(run, record));
+        }
+        shown
+    }
+
+    /// What stands below an open question: what can be done, as commands, and where everything is in full.
+    pub(crate) fn ways_out(&self, record: &PendingRecord, run: &Run) -> Vec<String> {
+        let now = self.now(run, record);
+        let mut lines = vec![if now.status(record) == PendingStatus::Void {
+            "A tool of this question is not what it was, so nothing can be decided. The run goes on with:"
+                .to_owned()
+        } else if now.agent_gone {
+            format!(
+                "The agent {} or its model is not configured here, so the run can only be ended. {}",
+                run.created().agent,
+                self.decide_with()
+            )
+        } else {
+            self.decide_with()
+        }];
+        let commands = show::pending::commands(record, run, &now, &|rest| self.command(rest));
+        lines.extend(commands.into_iter().map(|command| format!("  {command}")));
+        lines.push(self.in_full(&record.pending.id));
+        lines
     }
 
     /// A run that goes on is not refused for it (G6), but whoever lets it go on should know.

@@ -5,18 +5,66 @@
 //! behind a bar or a name of ours, so it cannot pose as our own words.
 
 use countersign::{
-    Arguments, Because, Deadline, HeldCall, Outlook, PendingRecord, PendingStatus, Question, Run,
+    Arguments, Because, CallId, Deadline, HeldCall, Outlook, PendingRecord, PendingStatus, Question, Refusal,
+    Run, Runtime,
 };
 
 use super::{Style, moment};
 use crate::escape;
 use crate::json::{View, preview_lines};
 
+/// What holds of a question at the moment it is shown, which its record does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// The calls whose tool is not what it was: the question is void, though nobody has stored that yet (M2).
+    pub(crate) changed: Vec<CallId>,
+    /// The run's agent or its model is not configured here: it can only be ended (R7).
+    pub(crate) agent_gone: bool,
+}
+
+impl Now {
+    /// As this runtime sees it. What is no longer open stays what it is.
+    pub(crate) fn of(runtime: &Runtime, run: &Run, record: &PendingRecord) -> Self {
+        if record.status != PendingStatus::Open {
+            return Self::default();
+        }
+        if runtime.is_agent_gone(run) {
+            return Self { agent_gone: true, ..Self::default() };
+        }
+        let changed = record.pending.changed(&runtime.parts().tools);
+        Self { changed: changed.map(|call| call.id.clone()).collect(), agent_gone: false }
+    }
+
+    /// The status that is shown.
+    pub(crate) fn status(&self, record: &PendingRecord) -> PendingStatus {
+        if self.changed.is_empty() { record.status } else { PendingStatus::Void }
+    }
+
+    fn refusal(&self, call: &HeldCall) -> Option<Refusal> {
+        self.changed.contains(&call.id).then_some(Refusal::DefinitionChanged).or_else(|| call.refusal())
+    }
+}
+
 /// How the question can be answered, as commands to type.
-pub(crate) fn commands(record: &PendingRecord, run: &Run, command: &dyn Fn(&str) -> String) -> Vec<String> {
+pub(crate) fn commands(
+    record: &PendingRecord,
+    run: &Run,
+    now: &Now,
+    command: &dyn Fn(&str) -> String,
+) -> Vec<String> {
     let pending = &record.pending;
     let (id, digest) = (&pending.id, pending.digest(run.id()));
     let deciding = |verb: &str, more: &str| command(&format!("{verb} {id} --digest {digest}{more}"));
+    if now.status(record) == PendingStatus::Void {
+        return vec![command(&format!("runs resume {}", run.id()))];
+    }
+    if now.agent_gone {
+        let ending = match pending.question {
+            Question::Approval | Question::Input { .. } => deciding("deny", " --reason 'WHY'"),
+            Question::Resolution { .. } => deciding("settle", " --outcome give_up"),
+        };
+        return vec![ending, command(&format!("runs cancel {}", run.id()))];
+    }
     match pending.question {
         Question::Approval => vec![deciding("approve", ""), deciding("deny", " --reason 'WHY'")],
         Question::Input { .. } => {
@@ -29,9 +77,9 @@ pub(crate) fn commands(record: &PendingRecord, run: &Run, command: &dyn Fn(&str)
 }
 
 /// The whole question.
-pub(crate) fn question(record: &PendingRecord, run: &Run, view: View, style: Style) -> String {
+pub(crate) fn question(record: &PendingRecord, run: &Run, now: &Now, view: View, style: Style) -> String {
     let (pending, created) = (&record.pending, run.created());
-    let title = match (&pending.question, record.status) {
+    let title = match (&pending.question, now.status(record)) {
         (_, status) if status != PendingStatus::Open => format!("This question is {}", status.as_str()),
         (Question::Approval, _) => "A person must approve".to_owned(),
         (Question::Input { .. }, _) => "A person must supply an input".to_owned(),
@@ -54,7 +102,7 @@ pub(crate) fn question(record: &PendingRecord, run: &Run, view: View, style: Sty
     }
     for (number, call) in pending.calls.iter().enumerate() {
         lines.push(String::new());
-        lines.extend(call_lines(number + 1, call, view, style));
+        lines.extend(call_lines(number + 1, call, now, view, style));
     }
     lines.push(String::new());
     lines.extend(asked_lines(&pending.question, style));
@@ -108,7 +156,7 @@ fn started_by(run: &Run) -> String {
     }
 }
 
-fn call_lines(number: usize, call: &HeldCall, view: View, style: Style) -> Vec<String> {
+fn call_lines(number: usize, call: &HeldCall, now: &Now, view: View, style: Style) -> Vec<String> {
     let facts = match &call.facts {
         Some(facts) => {
             let remote = facts.origin.remote().map(|(server, name)| {
@@ -124,11 +172,10 @@ fn call_lines(number: usize, call: &HeldCall, view: View, style: Style) -> Vec<S
         }
         None => "no tool of this name is registered".to_owned(),
     };
-    let outlook = outlook(call);
-    let outlook = match &call.outlook {
-        Outlook::NeedsApproval(_) | Outlook::NeedsInput(_) => style.yellow(&outlook),
-        Outlook::Refused(_) => style.red(&outlook),
-        Outlook::Runs => outlook,
+    let outlook = match (now.refusal(call), &call.outlook) {
+        (Some(refusal), _) => style.red(&will_not_run(refusal)),
+        (None, Outlook::NeedsApproval(_) | Outlook::NeedsInput(_)) => style.yellow(&outlook(call)),
+        (None, Outlook::Refused(_) | Outlook::Runs) => outlook(call),
     };
     let mut lines = vec![
         format!(
@@ -223,10 +270,12 @@ fn outlook(call: &HeldCall) -> String {
         Outlook::Runs => "needs no approval itself, and runs once the turn is released".to_owned(),
         Outlook::NeedsApproval(because) => format!("NEEDS APPROVAL: {}", sentence(*because)),
         Outlook::NeedsInput(_) => "NEEDS INPUT that only a person can supply".to_owned(),
-        Outlook::Refused(refusal) => {
-            format!("will not run, whatever is decided ({}): {}", refusal.as_str(), refusal.sentence())
-        }
+        Outlook::Refused(refusal) => will_not_run(*refusal),
     }
+}
+
+fn will_not_run(refusal: Refusal) -> String {
+    format!("will not run, whatever is decided ({}): {}", refusal.as_str(), refusal.sentence())
 }
 
 /// Why a call needs an approval, in words.

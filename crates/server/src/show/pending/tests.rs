@@ -72,7 +72,7 @@ fn waiting(tool: &str, arguments: &str, preview: &[&str]) -> Run {
 }
 
 fn shown(run: &Run) -> String {
-    question(run.open_pending().unwrap(), run, VIEW, Style::plain())
+    question(run.open_pending().unwrap(), run, &Now::default(), VIEW, Style::plain())
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_question_names_who_what_and_why() {
         assert!(text.contains(part), "{part}\n{text}");
     }
     let record = run.open_pending().unwrap();
-    let commands = commands(record, &run, &|rest| format!("countersign {rest}"));
+    let commands = commands(record, &run, &Now::default(), &|rest| format!("countersign {rest}"));
     assert!(commands[0].starts_with("countersign approve pnd_1 --digest sha256:"));
     assert!(commands[1].starts_with("countersign deny pnd_1 --digest sha256:"));
 }

@@ -308,3 +308,35 @@ fn rule_m2_a_question_whose_tool_changed_is_shown_as_void_and_the_run_goes_on_wi
     assert_eq!(closed["data"]["status"], "void");
     assert!(!folder.path("a.txt").exists());
 }
+
+#[test]
+fn a_refused_decision_says_what_to_do_next() {
+    let server = Server::start(vec![
+        calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]),
+        says("done"),
+    ]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "second_approver = true\n");
+    folder.run(&["run", "x"]).expect(3);
+    let open = folder.open();
+    let (id, digest) = (text(&open["id"]), text(&open["digest"]));
+    let show = format!("pending show {id}");
+    let other = format!("sha256:{}", "a".repeat(64));
+    let refused = |arguments: &[&str], code: &str, next: &str| {
+        let refused = folder.run(arguments).expect(5);
+        let told = refused.one_sentence();
+        assert!(told.starts_with(&format!("refused: {code}: ")) && told.contains(next), "{told}");
+    };
+    refused(&["deny", id, "--digest", &other], "stale_digest", &show);
+    refused(&["approve", id, "--digest", digest], "self_approval", "another approver must release it");
+    refused(&["approve", "pnd_1", "--digest", digest], "not_found", "pending list");
+    refused(&["answer", id, "--digest", digest, "--data", "{}"], "wrong_kind", &show);
+    // A question that is void is closed by whoever tries to decide it, and the run goes on.
+    let configured = folder.text("countersign.toml");
+    folder.write("countersign.toml", &configured.replace("workspace = \".\"", ""));
+    let void = folder.run(&["deny", id, "--digest", digest]).expect(5);
+    assert!(void.one_sentence().starts_with("refused: void: "), "{void:?}");
+    assert_eq!(void.out, "done\n");
+    folder.run(&["runs", "cancel", text(&open["run"])]).expect(5);
+    refused(&["deny", id, "--digest", digest], "void", "runs show run_");
+}

@@ -122,16 +122,22 @@ fn case_c60_an_expired_question_is_neither_approved_nor_denied() {
     ]);
     let folder = Folder::new();
     folder.configure(server.url(), "approval_ttl = \"1s\"\n");
-    folder.run(&["run", "x"]).expect(3);
-    let open = folder.json(&["pending", "list", "--all", "--json"])["items"][0].clone();
+    let open = folder.json(&["run", "--json", "x"])["pending"].clone();
     let (id, digest) = (text(&open["id"]), text(&open["digest"]));
-    until("the deadline", || {
-        (folder.json(&["pending", "show", id, "--json"])["status"] == "expired").then_some(())
+    let goes_on = format!("runs resume {}", text(&open["run"]));
+    let noticed = until("the deadline", || {
+        let shown = folder.run(&["pending", "show", id, "--json"]);
+        shown.out.contains("\"expired\"").then_some(shown)
     });
+    assert!(noticed.err.contains(&goes_on), "whoever closes it says how the run goes on: {noticed:?}");
+    let late = folder.run(&["approve", id, "--digest", digest, "--detach"]).expect(5);
+    let told = late.one_sentence();
+    assert!(told.starts_with("refused: expired: ") && told.contains(&goes_on), "{told}");
     let late = folder.run(&["approve", id, "--digest", digest]).expect(5);
-    assert!(late.one_sentence().starts_with("refused: expired: "), "{late:?}");
-    let run = folder.newest_run();
-    folder.run(&["runs", "resume", text(&run["id"])]).expect(0);
+    assert!(late.one_sentence().contains("the run goes on without an answer"), "{late:?}");
+    assert_eq!(late.out, "done\n", "it is claimable work, and was done");
+    folder.run(&["approve", id, "--digest", digest]).expect(5);
+    assert_eq!(server.asked().len(), 2);
     assert!(!folder.path("a.txt").exists());
     let told = server.asked()[1]["messages"].to_string();
     assert!(told.contains("expired") && !told.contains("denied"), "{told}");

@@ -399,7 +399,15 @@ impl Runtime {
     /// # Errors
     /// [`StoreFault`] when the list cannot be read; a run that cannot be read is passed over.
     pub async fn sweep(&self) -> Result<usize, StoreFault> {
-        let mut closed = 0;
+        Ok(self.close_expired().await?.len())
+    }
+
+    /// The same, and says which.
+    ///
+    /// # Errors
+    /// As [`Self::sweep`].
+    pub async fn close_expired(&self) -> Result<Vec<PendingRow>, StoreFault> {
+        let mut closed = Vec::new();
         let mut passed_over = BTreeSet::new();
         loop {
             // Those that cannot be closed stay at the head of the list; the page grows past them.
@@ -408,7 +416,7 @@ impl Runtime {
             let is_last_page = overdue.len() < limit;
             for row in overdue {
                 if self.close_overdue(&row).await {
-                    closed += 1;
+                    closed.push(row);
                 } else {
                     passed_over.insert(row.id);
                 }

@@ -17,6 +17,7 @@ use crate::escape;
 use crate::show::{self, Style};
 
 use super::Failure;
+use super::decide::next_step;
 use super::interrupt::Interrupt;
 use super::session::Session;
 
@@ -116,7 +117,10 @@ pub(crate) async fn in_place(
             }
             Err(error) => {
                 let over = is_over(&error);
-                show::err(&Failure::from(error).to_string());
+                let next = next_step(session, &waiting.run, &waiting.id, &error).filter(|_| !over);
+                let failure = Failure::from(error);
+                let failure = if let Some(next) = next { failure.and(&next) } else { failure };
+                show::err(&failure.to_string());
                 if over {
                     return Ok(Asked::Settled);
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, ValueEnum};
 use countersign::{
-    Arguments, CallId, CallVerdict, DecideError, Decision, DecisionRefused, Digest, PendingId,
+    Arguments, CallId, CallVerdict, DecideError, Decision, DecisionRefused, Digest, PendingId, Run, RunState,
     SettledOutcome, Store as _, Subject,
 };
 
@@ -174,12 +174,14 @@ async fn decide(
     };
     let row = session.setup.store.pending(id).await;
     let row = row.map_err(|fault| Failure::from(DecideError::NotAuditable(fault)))?;
-    let row = row.ok_or_else(|| Failure::from(DecideError::from(DecisionRefused::NotFound)))?;
+    let row = row.ok_or_else(|| {
+        let next = format!("look for what is open with: {}", session.command("pending list"));
+        Failure::from(DecideError::from(DecisionRefused::NotFound)).and(&next)
+    })?;
     let loaded = session.load(&row.run).await;
     let (_, run) = loaded.map_err(|error| Failure::from(DecideError::from(error)))?;
     let runtime = session.runtime_of(&run)?;
-    let record = runtime.decide(id, decision(digest), &session.actor.subject).await?;
-    show::err(&format!("{id} is {} (decided by {})", record.status.as_str(), session.actor.subject));
+    let decided = runtime.decide(id, decision(digest), &session.actor.subject).await;
     let follow = Follow::new(
         &session,
         &runtime,
@@ -187,5 +189,83 @@ async fn decide(
         Manner { json: common.json, asks: false },
         Interrupt::listen(),
     );
-    if common.detach { follow.only_told().await } else { follow.after_a_decision().await }
+    let error = match decided {
+        Ok(record) => {
+            show::err(&format!("{id} is {} (decided by {})", record.status.as_str(), session.actor.subject));
+            return if common.detach { follow.only_told().await } else { follow.after_a_decision().await };
+        }
+        Err(error) => error,
+    };
+    let owed = is_owed_work(&session, &run).await;
+    let goes_on = closed_it(&error) && owed && !common.detach;
+    let next = if goes_on {
+        Some("the run goes on without an answer".to_owned())
+    } else if closed_it(&error) && !owed {
+        let show = session.command(&format!("runs show {}", run.id()));
+        Some(format!("the run went on without an answer; look at it with: {show}"))
+    } else {
+        next_step(&session, &run, id, &error)
+    };
+    let failure = Failure::from(error);
+    let failure = if let Some(next) = next { failure.and(&next) } else { failure };
+    if !goes_on {
+        return Err(failure);
+    }
+    show::err(&failure.to_string());
+    Ok(match follow.after_a_decision().await? {
+        Exit::Done | Exit::Usage | Exit::Waiting | Exit::Ended | Exit::Refused => Exit::Refused,
+        stopped @ (Exit::Interrupted | Exit::Terminated | Exit::HungUp) => stopped,
+    })
+}
+
+/// Whether the question ended without anybody's word, so that the run goes on.
+fn closed_it(error: &DecideError) -> bool {
+    matches!(error, DecideError::Refused(DecisionRefused::Expired | DecisionRefused::Void))
+}
+
+/// Whether the run waits for nothing but somebody who drives it.
+async fn is_owed_work(session: &Session, run: &Run) -> bool {
+    matches!(session.load(run.id()).await, Ok((_, now)) if now.state() == RunState::Active)
+}
+
+/// What to do after a refusal, where its own sentence does not say it.
+pub(super) fn next_step(session: &Session, run: &Run, id: &PendingId, error: &DecideError) -> Option<String> {
+    let DecideError::Refused(refused) = error else { return None };
+    let run = run.id();
+    let look = || session.command(&format!("pending show {id}"));
+    Some(match refused {
+        DecisionRefused::AlreadyDecided(_) => return None,
+        DecisionRefused::NotFound => {
+            format!("look for what is open with: {}", session.command("pending list"))
+        }
+        DecisionRefused::Expired | DecisionRefused::Void => {
+            format!(
+                "the run goes on without an answer, with: {}",
+                session.command(&format!("runs resume {run}"))
+            )
+        }
+        DecisionRefused::Withdrawn => {
+            format!("look at the run with: {}", session.command(&format!("runs show {run}")))
+        }
+        DecisionRefused::Superseded => {
+            format!("look for it with: {}", session.command(&format!("pending list --run {run}")))
+        }
+        DecisionRefused::AgentGone => format!(
+            "configure it again, or end the run: {} (the commands that still decide this: {})",
+            session.command(&format!("runs cancel {run}")),
+            look()
+        ),
+        DecisionRefused::TooEarly { .. } => "decide it then, or say now that it happened".to_owned(),
+        DecisionRefused::NotPermitted { .. } | DecisionRefused::ApproverNotPermitted { .. } => {
+            "somebody with more rights must decide it; it is still open".to_owned()
+        }
+        DecisionRefused::SelfApproval { .. } => {
+            format!("another approver must release it, and finds it with: {}", look())
+        }
+        DecisionRefused::WrongKind { .. } => format!("the commands that answer it: {}", look()),
+        DecisionRefused::CallsIncomplete { .. } => format!("name each with --call, no more; see {}", look()),
+        DecisionRefused::StaleDigest => format!("with: {}", look()),
+        DecisionRefused::InvalidInput(_) => format!("the fields are shown by: {}", look()),
+        _ => format!("look at it with: {}", look()),
+    })
 }

@@ -267,15 +267,21 @@ impl Session {
         Ok((log.entries, run))
     }
 
-    /// Closes questions whose time is over, before any is shown (A10).
+    /// Closes questions whose time is over, before any is shown (A10), and says with which command their runs go on.
     ///
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn close_overdue(&self) -> Result<(), Failure> {
-        let swept = self.setup.without_tools().sweep().await;
-        swept
-            .map(drop)
-            .map_err(|fault| Failure::store("questions that have expired cannot be closed", &fault))
+        let failed = |fault| Failure::store("questions that have expired cannot be closed", &fault);
+        let closed = self.setup.without_tools().close_expired().await.map_err(failed)?;
+        for row in closed.iter().filter(|row| self.actor.may_settle_for(&row.owner)) {
+            show::err(&format!(
+                "note: the time to decide {} is over; its run goes on without an answer, with: {}",
+                row.id,
+                self.command(&format!("runs resume {}", row.run))
+            ));
+        }
+        Ok(())
     }
 
     /// What the actor may see.

@@ -328,9 +328,54 @@ fn state_and_key_are_for_this_account_only() {
     assert!(migrated.out.contains("has schema version "), "{migrated:?}");
     let mode = |file: &str| std::fs::metadata(folder.path(file)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(".countersign"), mode(".countersign/key")), (0o700, 0o600));
+    assert_eq!(folder.text(".countersign/.gitignore"), "*\n", "and nobody's to commit");
     let key = folder.text(".countersign/key");
     folder.run(&["runs", "list"]).expect(0);
     assert_eq!(folder.text(".countersign/key"), key);
+}
+
+#[test]
+fn an_unusable_key_in_the_environment_stands_in_nobodys_way_but_its_own() {
+    let folder = Folder::new();
+    let with_key = |arguments: &[&str]| {
+        Done::from(folder.command(arguments).env("OPENAI_API_KEY", "sk-secret\n").output().unwrap())
+    };
+    let run = with_key(&["run", "--model", "demo", "x"]).expect(3);
+    assert!(run.out.contains("demo/tour"), "{run:?}");
+    with_key(&["runs", "list"]).expect(0);
+    let refused = with_key(&["run", "x"]).expect(2);
+    let sentence = refused.one_sentence();
+    assert!(sentence.contains("OPENAI_API_KEY") && !sentence.contains("sk-secret"), "{sentence}");
+}
+
+#[test]
+fn an_empty_task_starts_nothing_and_leaves_the_tour_as_it_was() {
+    let folder = Folder::new();
+    folder.run(&["run", "--model", "demo", "x"]).expect(3);
+    folder.write(".countersign/tour/prices.md", "mine");
+    let refused = folder.run(&["run", "--model", "demo", " "]).expect(2);
+    assert!(refused.one_sentence().contains("the task is empty"), "{refused:?}");
+    assert_eq!(folder.text(".countersign/tour/prices.md"), "mine");
+}
+
+#[test]
+fn config_check_refuses_what_no_command_could_work_with() {
+    let folder = Folder::new();
+    for url in ["ftp://127.0.0.1/v1", "http://u:sekret@127.0.0.1/v1"] {
+        folder.configure(url, "");
+        let refused = folder.run(&["config", "check"]).expect(2);
+        let sentence = refused.one_sentence();
+        assert!(sentence.contains("countersign.toml:3") && !sentence.contains("sekret"), "{sentence}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_no_file_is_not_waited_for() {
+    let folder = Folder::new();
+    let pipe = folder.path("pipe.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let refused = folder.run(&["config", "check", "--config", "pipe.toml"]).expect(2);
+    assert!(refused.one_sentence().contains("it is not a file"), "{refused:?}");
 }
 
 #[test]

@@ -168,7 +168,11 @@ impl Config {
     }
 
     fn read(file: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(file);
+        // A pipe would be waited for: what is no file is no configuration.
+        let text = std::fs::metadata(file).and_then(|found| match found.is_file() {
+            true => std::fs::read_to_string(file),
+            false => Err(std::io::Error::other("it is not a file")),
+        });
         let text = text.map_err(|source| ConfigError::File { file: file.to_owned(), source })?;
         Self::parse(file, &text)
     }

@@ -212,7 +212,7 @@ impl Setup {
     pub(crate) fn runtime(&self, model: Option<&ModelRef>) -> Result<Runtime, SetupError> {
         Ok(Runtime::new(Parts {
             store: Arc::clone(&self.store) as Arc<dyn Store>,
-            models: self.models()?,
+            models: self.models(model)?,
             tools: self.tools(model)?,
             agents: self.agents(model)?,
             limits: self.limits(),
@@ -220,7 +220,7 @@ impl Setup {
         }))
     }
 
-    fn models(&self) -> Result<Models, SetupError> {
+    fn models(&self, served: Option<&ModelRef>) -> Result<Models, SetupError> {
         let mut providers = self.config.providers.clone();
         let spare = if self.config.agents.is_empty() {
             at_hand::providers(&self.environment)?
@@ -234,31 +234,28 @@ impl Setup {
         }
         let mut models = Models::default();
         for provider in providers {
-            let client = self.client(&provider)?;
+            let client = match client(&self.config, &self.environment, &provider) {
+                Ok(client) => client,
+                // One that nobody configured and this run does not ask for must not stand in its way.
+                Err(_)
+                    if provider.line == 0 && served.is_none_or(|model| model.provider != provider.name) =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let zone = provider.zone.unwrap_or(Zone::ExternalGlobal);
             models = models.with(provider.name, ModelProvider { zone, client });
         }
         Ok(models)
     }
 
-    fn client(&self, provider: &Provider) -> Result<Arc<dyn Model>, SetupError> {
-        let (base_url, api_key_env) = match &provider.kind {
-            Kind::Demo => return Ok(Arc::new(Demo)),
-            Kind::OpenAi { base_url, api_key_env } => (base_url, api_key_env),
-        };
-        let api_key = api_key_env.as_deref().and_then(|name| self.environment.get(name));
-        let client = OpenAi::new(OpenAiConfig {
-            provider: provider.name.clone(),
-            base_url: base_url.clone(),
-            api_key: api_key.map(|key| Secret::new(key.to_owned())),
-            timeout: MODEL_TIMEOUT,
-        });
-        let client = client.map_err(|source| SetupError::Provider {
-            place: self.config.place(provider.line),
-            name: provider.name.to_string(),
-            source,
-        })?;
-        Ok(Arc::new(client))
+    /// Whether every configured provider can be spoken to; nothing is sent.
+    ///
+    /// # Errors
+    /// [`SetupError::Provider`], for the first that cannot.
+    pub(crate) fn check_providers(config: &Config, environment: &Environment) -> Result<(), SetupError> {
+        config.providers.iter().try_for_each(|provider| client(config, environment, provider).map(drop))
     }
 
     fn agents(&self, model: Option<&ModelRef>) -> Result<Agents, SetupError> {
@@ -282,6 +279,31 @@ impl Setup {
         }
         Ok(Agents::new(self.config.enforcement, agents))
     }
+}
+
+fn client(
+    config: &Config,
+    environment: &Environment,
+    provider: &Provider,
+) -> Result<Arc<dyn Model>, SetupError> {
+    let (base_url, api_key_env) = match &provider.kind {
+        Kind::Demo => return Ok(Arc::new(Demo)),
+        Kind::OpenAi { base_url, api_key_env } => (base_url, api_key_env),
+    };
+    let api_key = api_key_env.as_deref().and_then(|name| environment.get(name));
+    let client = OpenAi::new(OpenAiConfig {
+        provider: provider.name.clone(),
+        base_url: base_url.clone(),
+        api_key: api_key.map(|key| Secret::new(key.to_owned())),
+        timeout: MODEL_TIMEOUT,
+    });
+    let place = match (provider.line, api_key_env) {
+        (0, Some(variable)) => format!("the variable {variable}"),
+        (line, _) => config.place(line),
+    };
+    let client =
+        client.map_err(|source| SetupError::Provider { place, name: provider.name.to_string(), source })?;
+    Ok(Arc::new(client))
 }
 
 fn agent(config: &Config, configured: &crate::config::Agent) -> Agent {
@@ -309,6 +331,11 @@ fn make_folder(folder: &Path) -> Result<(), SetupError> {
     if folder.is_dir() {
         return Ok(());
     }
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|source| SetupError::Folder { folder: folder.to_owned(), source })
+    let failed = |source| SetupError::Folder { folder: folder.to_owned(), source };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    if folder.ends_with(STATE) {
+        // Key and database are nobody's to commit.
+        std::fs::write(folder.join(".gitignore"), "*\n").map_err(failed)?;
+    }
+    Ok(())
 }

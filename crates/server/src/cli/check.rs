@@ -56,6 +56,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
             return Err(SetupError::from(config.wrong(agent.models.1, problem)).into());
         }
     }
+    Setup::check_providers(&config, &invocation.environment)?;
     Setup::check_skills(&config)?;
     let tools = tools(&config, &invocation)?;
     let mut warnings = Vec::new();

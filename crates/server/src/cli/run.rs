@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
     let named = arguments.model.as_deref().map(at_hand::named).transpose();
     let named = named.map_err(|error| Failure::usage(format!("--model: {error}")))?;
+    if arguments.task.trim().is_empty() {
+        return Err(Failure::usage("the task is empty: say what is to be done".to_owned()));
+    }
     Setup::check_skills(&invocation.configuration()?)?;
     let session = Session::open_for_a_run(invocation, arguments.acting.as_ref()).await?;
     let setup = &session.setup;

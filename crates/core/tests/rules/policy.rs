@@ -45,6 +45,26 @@ fn rule_p1_to_p5_vector_tg01_vector_tg02_vector_tg03_the_first_closed_gate_is_th
 }
 
 #[test]
+fn rule_p2_a_tool_that_is_off_by_any_switch_is_denied_before_anything_else_is_asked() {
+    let spec = tool("page_drop", "g1", Effect::Write);
+    let local = gates(Allowance::Everything, Zone::Local, Enforcement::Enforce);
+    let on = Switches::default().with_tool("page_drop", Switch::On);
+    for off in [
+        Switches::default().with_tool("page_drop", Switch::Off),
+        Switches::default().with_tool("page_drop", Switch::Unreadable),
+        on.clone().with_group("g1", Switch::Off),
+        on.clone().with_group("g1", Switch::Unreadable),
+        on.clone().with_tool("page_drop", Switch::On),
+    ] {
+        assert_eq!(word(&spec, &off, &local, None), Word::Deny(Gate::ToolDisabled), "{off:?}");
+    }
+    assert_eq!(word(&spec, &on, &local, None), Word::Allow);
+    let off_by_default = ToolSpec { enabled_by_default: false, ..spec };
+    assert_eq!(word(&off_by_default, &Switches::default(), &local, None), Word::Deny(Gate::ToolDisabled));
+    assert_eq!(word(&off_by_default, &on, &local, None), Word::Allow);
+}
+
+#[test]
 fn rule_p3_an_approver_or_a_service_is_not_an_admin() {
     let spec = ToolSpec { requires_admin: true, ..tool("adm", "g1", Effect::Read) };
     let local = gates(Allowance::Everything, Zone::Local, Enforcement::Enforce);

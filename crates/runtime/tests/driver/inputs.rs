@@ -226,3 +226,16 @@ async fn rule_a3_a_remote_tool_that_needs_input_and_approval_cannot_be_registere
     tool.spec.pause = Pause::NeedsInput(json!({ "type": "object" }));
     assert!(matches!(Registry::new([tool.into()]), Err(RegistryError::NeedsInputAndApproval(_))));
 }
+
+#[test]
+fn rule_g1_any_group_is_open_to_local_tools_but_those_of_remote_servers() {
+    let ledger = Ledger::default();
+    for group in ["files", "my-package.tools", "mcp", "mcpx", "0"] {
+        let tool = crate::kit::in_group(group, read("get", &ledger));
+        assert!(Registry::new([tool.into()]).is_ok(), "{group}");
+    }
+    for group in ["mcp.crm", "mcp.x.y"] {
+        let tool = crate::kit::in_group(group, read("get", &ledger));
+        assert!(matches!(Registry::new([tool.into()]), Err(RegistryError::RemoteGroup { .. })), "{group}");
+    }
+}

@@ -39,7 +39,9 @@ fn a_model_server_that_is_down() {
     folder.configure("http://127.0.0.1:1/v1", "");
     let failed = folder.run(&["run", "x"]).expect(4);
     assert!(
-        failed.err.contains("model_unreachable") && failed.err.contains("could not be reached"),
+        failed.err.contains("model_unreachable")
+            && failed.err.contains("could not be reached")
+            && failed.err.contains("(stub/scripted)"),
         "{failed:?}"
     );
     assert_eq!(failed.err.lines().count(), 1, "{failed:?}");

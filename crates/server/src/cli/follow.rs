@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::{
-    ClaimError, DriveError, End, Event, Finished, LoadError, Outcome, Progress, Run, RunError, RunId,
-    RunState, Runtime, Store as _, ToolRequest, Unwatched, Waiting,
+    ClaimError, DriveError, End, Event, FailCode, Finished, LoadError, Outcome, Progress, Run, RunError,
+    RunId, RunState, Runtime, Store as _, ToolRequest, Unwatched, Waiting,
 };
 
 use crate::escape;
@@ -258,8 +258,16 @@ impl<'a> Follow<'a> {
                 Some(End::Failed { .. }) => "failed",
                 Some(End::Cancelled { .. }) | None => "ended",
             };
+            // Where the model failed, which one was asked.
+            let asked = match run.end() {
+                Some(End::Failed { code: FailCode::Model(_), .. }) => {
+                    let chain: Vec<String> = run.created().models.iter().map(ToString::to_string).collect();
+                    format!(" ({})", escape::line(&chain.join(", then ")))
+                }
+                _ => String::new(),
+            };
             let look = self.session.command(&format!("runs events {}", run.id()));
-            show::err(&format!("run {} {word}: {how}. What happened is kept: {look}", run.id()));
+            show::err(&format!("run {} {word}: {how}{asked}. What happened is kept: {look}", run.id()));
         }
         exit
     }

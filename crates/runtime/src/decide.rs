@@ -10,7 +10,6 @@ use countersign_core::{
     Decision, DecisionRefused, Event, InputProblem, Judgement, PendingId, PendingRecord, PendingRefused,
     Question, RefusedWith, Run, Said, Subject, settle,
 };
-
 use jiff::Timestamp;
 
 use crate::journal::load;

@@ -9,6 +9,7 @@ mod questions;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use countersign_core::{
     AgentGates, Ask, CallId, Event, ModelFailCode, ModelFailed, ModelRef, ModelReplied, ProposedCall, Reply,
@@ -55,6 +56,17 @@ pub(crate) struct Driver {
 pub(crate) struct Claimed {
     pub(crate) lease: Lease,
     pub(crate) until: Timestamp,
+}
+
+impl Claimed {
+    /// Claimed at this moment for this long.
+    pub(crate) fn new(lease: Lease, now: Timestamp, length: Duration) -> Self {
+        Self { lease, until: lease_end(now, length) }
+    }
+}
+
+fn lease_end(now: Timestamp, length: Duration) -> Timestamp {
+    now.checked_add(length).unwrap_or(now)
 }
 
 /// A conversation and how much of the transcript it has been given.
@@ -107,7 +119,7 @@ pub(crate) async fn drive(
     if let Err(DriveError::Store(_)) = &driven {
         // Whoever comes next need not wait for the lease to run out. If this fails too, they do. A run that
         // cannot be read keeps its lease until it runs out, or it would be claimed again at once, for ever.
-        drop(store.release(&lease, Revision(u64::MAX)).await);
+        drop(store.release(&lease, Revision::PAST_ALL).await);
     }
     driven
 }
@@ -143,7 +155,7 @@ async fn renew(parts: &Parts, lease: &Lease, until: &Mutex<Timestamp>) -> Result
     let (now, length) = (parts.clock.now(), parts.limits.lease);
     let ours = parts.store.heartbeat(lease, now, length).await?;
     if ours {
-        *until.lock().unwrap_or_else(PoisonError::into_inner) = now.checked_add(length).unwrap_or(now);
+        *until.lock().unwrap_or_else(PoisonError::into_inner) = lease_end(now, length);
     }
     Ok(ours)
 }
@@ -165,7 +177,7 @@ impl Driver {
             let in_hand =
                 matches!(&step, Step::Execute(calls) if calls.iter().any(|call| self.mine.contains(call)));
             if self.stop.is_cancelled() && !in_hand {
-                self.parts.store.release(self.journal.lease(), Revision(u64::MAX)).await?;
+                self.parts.store.release(self.journal.lease(), Revision::PAST_ALL).await?;
                 return Ok(Halt::Stopped);
             }
             match step {

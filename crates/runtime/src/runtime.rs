@@ -291,7 +291,7 @@ impl Runtime {
     async fn claim(&self, run: &RunId) -> Result<Claimed, ClaimError> {
         let (now, length) = (self.parts.clock.now(), self.parts.limits.lease);
         let lease = self.parts.store.claim(run, hex(self.parts.clock.random()), now, length).await?;
-        Ok(Claimed { lease, until: now.checked_add(length).unwrap_or(now) })
+        Ok(Claimed::new(lease, now, length))
     }
 
     /// A run as its log says.

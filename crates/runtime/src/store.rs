@@ -17,6 +17,11 @@ use jiff::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
+impl Revision {
+    /// Past the end of every log: whoever releases with it does not mind what has arrived.
+    pub const PAST_ALL: Self = Self(u64::MAX);
+}
+
 /// The whole log of a run, opened and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    Arguments, CallId, DataClass, Effect, Finish, GroupName, Message, Opaque, OperatorWord, Origin, Pause,
-    RunId, Subject, ToolName, ToolSpec, Usage,
+    Arguments, CallId, DataClass, Effect, Finish, GroupName, Message, Opaque, RunId, Subject, ToolName,
+    ToolSpec, Usage,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -256,19 +256,14 @@ impl RecordingTool {
     #[expect(clippy::expect_used, reason = "for tests, where a wrong name should stop the test")]
     pub fn new(name: &str, effect: Effect, ledger: &Ledger) -> Self {
         Self {
-            spec: ToolSpec {
-                name: ToolName::parse(name).expect("a tool name"),
-                description: format!("The test tool {name}."),
-                group: GroupName::parse("test").expect("a group name"),
-                origin: Origin::Library,
+            spec: ToolSpec::library(
+                ToolName::parse(name).expect("a tool name"),
+                &format!("The test tool {name}."),
+                GroupName::parse("test").expect("a group name"),
                 effect,
-                data_class: DataClass::PublicContent,
-                enabled_by_default: true,
-                requires_admin: false,
-                pause: Pause::Runs,
-                operator: OperatorWord::Silent,
-                parameters: json!({ "type": "object" }),
-            },
+                DataClass::PublicContent,
+                json!({ "type": "object" }),
+            ),
             behaviour: Behaviour::Answers,
             preview: None,
             ledger: ledger.clone(),

@@ -45,10 +45,10 @@ impl Runtime {
             let run = lease.run.clone();
             // One that could not be driven here comes back last: the others have had their turn.
             if stuck.contains(&run) {
-                parts.store.release(&lease, Revision(u64::MAX)).await?;
+                parts.store.release(&lease, Revision::PAST_ALL).await?;
                 break;
             }
-            let claimed = Claimed { lease, until: now.checked_add(length).unwrap_or(now) };
+            let claimed = Claimed::new(lease, now, length);
             let driven = drive(Arc::clone(parts), claimed, Arc::clone(&progress), stop.clone()).await;
             if !matches!(driven, Ok((Halt::Parked | Halt::Ended | Halt::Stopped, _))) {
                 stuck.insert(run.clone());

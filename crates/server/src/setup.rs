@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::{
-    Agent, AgentName, Agents, Clock, GroupSetting, ITERATIONS_DEFAULT, Limits, Model, ModelRef, Models,
-    NotAName, Parts, Provider as ModelProvider, Registry, RegistryError, RunLimits, Runtime, Store,
-    SystemClock, ToolName, Zone,
+    Agent, AgentName, Agents, Clock, GroupSetting, Limits, Model, ModelRef, Models, NotAName, Parts,
+    Provider as ModelProvider, Registry, RegistryError, RunLimits, Runtime, Store, SystemClock, ToolName,
+    Zone,
 };
 use countersign_clients::{
     DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError, ToolSetupError,
@@ -266,16 +266,7 @@ impl Setup {
                 Some(model) => model.clone(),
                 None => at_hand::model(&self.environment)?,
             };
-            agents.push(Agent {
-                name: AgentName::parse("default")?,
-                models: vec![model],
-                system_prompt: None,
-                groups: GroupSetting::Unrestricted,
-                skills: Vec::new(),
-                limits: RunLimits { iterations_max: ITERATIONS_DEFAULT, tokens_max: None },
-                approval_ttl: None,
-                second_approver: false,
-            });
+            agents.push(Agent::new(AgentName::parse("default")?, [model]));
         }
         Ok(Agents::new(self.config.enforcement, agents))
     }

@@ -108,13 +108,7 @@ impl Run {
                 _ => return Err("the outcome of the call is not unknown"),
             },
         }
-        self.pendings.push(Arc::new(PendingRecord {
-            pending: pending.clone(),
-            status: PendingStatus::Open,
-            opened_at: at,
-            decided: None,
-            settled_at: None,
-        }));
+        self.ask(pending, at);
         Ok(())
     }
 
@@ -132,13 +126,7 @@ impl Run {
             return Err("it does not replace the open question");
         }
         self.close_open(PendingStatus::Superseded, None, at);
-        self.pendings.push(Arc::new(PendingRecord {
-            pending: pending.clone(),
-            status: PendingStatus::Open,
-            opened_at: at,
-            decided: None,
-            settled_at: None,
-        }));
+        self.ask(pending, at);
         Ok(())
     }
 
@@ -148,12 +136,7 @@ impl Run {
         decided: &Decided,
         at: Timestamp,
     ) -> Result<(), &'static str> {
-        let pending = self
-            .open_pending()
-            .filter(|record| record.pending.id == *id)
-            .ok_or("it is not open")?
-            .pending
-            .clone();
+        let pending = self.asked(id)?;
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
         // A10: the stored time of the decision is compared with the stored deadline, whoever stored it.
         let too_late =
@@ -233,12 +216,7 @@ impl Run {
         closing: Closing,
         at: Timestamp,
     ) -> Result<(), &'static str> {
-        let pending = self
-            .open_pending()
-            .filter(|record| record.pending.id == *id)
-            .ok_or("it is not open")?
-            .pending
-            .clone();
+        let pending = self.asked(id)?;
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
         let is_resolution = matches!(pending.question, Question::Resolution { .. });
         match closing {
@@ -397,6 +375,22 @@ impl Run {
         }
         self.end = Some(End::Cancelled { by: by.clone(), at });
         Ok(())
+    }
+
+    fn ask(&mut self, pending: &Pending, at: Timestamp) {
+        self.pendings.push(Arc::new(PendingRecord {
+            pending: pending.clone(),
+            status: PendingStatus::Open,
+            opened_at: at,
+            decided: None,
+            settled_at: None,
+        }));
+    }
+
+    /// The open question, if it is this one.
+    fn asked(&self, id: &PendingId) -> Result<Pending, &'static str> {
+        let open = self.open_pending().filter(|record| record.pending.id == *id);
+        open.map(|record| record.pending.clone()).ok_or("it is not open")
     }
 
     fn close_open(&mut self, status: PendingStatus, decided: Option<Decided>, at: Timestamp) {

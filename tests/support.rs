@@ -1,6 +1,7 @@
 //! A folder to work in, a server of models that plays a script, and a terminal.
 
 pub(crate) mod model;
+pub(crate) mod page;
 pub(crate) mod pty;
 pub(crate) mod tool;
 

@@ -1,9 +1,10 @@
-//! The library as its contract shows it: what somebody writes who embeds it.
+//! The library as its contract and the README show it: what somebody writes who embeds it. Their examples are
+//! looked up here, word for word.
 
 #![cfg(test)]
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,8 +12,8 @@ use countersign::testing::{ScriptedModel, text, turn};
 use countersign::{
     Agent, AgentLoop, AgentName, Agents, Arguments, CallContext, DataClass, Decision, Effect, Enforcement,
     Finished, GroupName, GroupSetting, InputMessage, InputRole, Limits, MemoryStore, ModelRef, Models,
-    OperatorWord, Origin, Outcome, Parts, Pause, Principal, Provider, ProviderName, Registry, RunError,
-    RunId, RunLimits, RunRequest, Runtime, Store, Subject, SystemClock, Tool, ToolError, ToolName,
+    OperatorWord, Origin, Outcome, Parts, Pause, PendingId, Principal, Provider, ProviderName, Registry,
+    RunError, RunId, RunLimits, RunRequest, Runtime, Store, Subject, SystemClock, Tool, ToolError, ToolName,
     ToolOutput, ToolPolicy, ToolRequest, ToolSpec, UnattendedFilter, Waiting, Zone,
 };
 use serde_json::json;
@@ -61,7 +62,7 @@ impl Tool for PageDrop {
     }
 }
 
-fn request(owner: &Subject, agent: &AgentName) -> RunRequest {
+fn request_of(owner: &Subject, agent: &AgentName) -> RunRequest {
     RunRequest {
         agent: agent.clone(),
         input: vec![InputMessage { role: InputRole::User, text: "Delete page 7".to_owned() }],
@@ -100,7 +101,8 @@ async fn runtime(
     let clock = Arc::new(SystemClock);
 
     let tools = Registry::new([PageGet.into(), PageDrop.into()])?;
-    Ok(Runtime::new(Parts { store, models, tools, agents, limits, clock }))
+    let runtime = Runtime::new(Parts { store, models, tools, agents, limits, clock });
+    Ok(runtime)
 }
 
 #[tokio::test]
@@ -114,8 +116,10 @@ async fn the_example_of_the_contract_does_what_it_says() -> Result<(), Box<dyn E
     ]);
     let runtime = runtime(model.clone(), &agent, &actor).await?;
 
-    let pending: Waiting = match runtime.run(request(&actor, &agent)).await? {
-        Outcome::Done(_) => panic!("a write waits for a person"),
+    let request = request_of(&actor, &agent);
+    let again = request.clone();
+    let pending: Waiting = match runtime.run(request).await? {
+        Outcome::Done(answer) => panic!("a write waits for a person: {answer:?}"),
         Outcome::Waiting(pending) => *pending,
     };
     let run = pending.run.id().clone();
@@ -129,9 +133,26 @@ async fn the_example_of_the_contract_does_what_it_says() -> Result<(), Box<dyn E
     let alone = runtime.unattended_filter().unattended(&may);
     assert_eq!((may.len(), alone), (2, vec![ToolName::parse("page_get")?]));
 
-    let answer = runtime.unattended().run(request(&actor, &agent)).await?;
+    let request = again;
+    let answer = runtime.unattended().run(request).await?;
     assert_eq!(answer.output(), Some("It says seven."));
     assert_eq!(model.requests().last().unwrap().offered, ["page_get"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_example_of_the_readme_tells_whom_it_waits_for() -> Result<(), Box<dyn Error>> {
+    let (agent, actor) = (AgentName::parse("default")?, Subject::parse("alice")?);
+    let model = ScriptedModel::new([turn(&[("page_drop", r#"{"id":7}"#)])]);
+    let runtime = runtime(model, &agent, &actor).await?;
+    let request = request_of(&actor, &agent);
+    let told = Mutex::new(Vec::new());
+    let notify = |pending: &PendingId| told.lock().unwrap().push(pending.clone());
+    match runtime.run(request).await? {
+        Outcome::Done(finished) => println!("{:?}", finished.output()),
+        Outcome::Waiting(pending) => notify(&pending.id),
+    }
+    assert_eq!(told.lock().unwrap().len(), 1);
     Ok(())
 }
 
@@ -162,11 +183,11 @@ async fn the_loop_the_filter_and_the_policy_can_be_injected() -> Result<(), Box<
     );
 
     let loops: Box<dyn AgentLoop> = Box::new(real);
-    let Outcome::Done(finished) = loops.run(request(&actor, &agent)).await? else {
+    let Outcome::Done(finished) = loops.run(request_of(&actor, &agent)).await? else {
         panic!("it asks for nothing")
     };
     let loops: Box<dyn AgentLoop> = Box::new(NothingToDo(*finished));
-    let Outcome::Done(again) = loops.run(request(&actor, &agent)).await? else { panic!("it never waits") };
+    let Outcome::Done(again) = loops.run(request_of(&actor, &agent)).await? else { panic!("it never waits") };
     assert_eq!(again.output(), Some("done"));
     assert!(matches!(loops.drive(again.run.id()).await, Err(RunError::AgentGone(_))));
     Ok(())

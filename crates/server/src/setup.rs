@@ -20,7 +20,7 @@ use countersign::{
 use countersign_clients::{
     DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError, ToolSetupError,
 };
-use countersign_store::{OpenError, SqliteOptions, SqliteStore};
+use countersign_store::{OpenError, SqliteOptions, SqliteStore, Upkeep};
 use countersign_tools::OpenError as WorkspaceError;
 
 use crate::config::{Config, ConfigError, Kind, Provider, STATE};
@@ -104,7 +104,7 @@ pub(crate) struct Setup {
     /// What came from outside.
     pub(crate) environment: Environment,
     /// Where runs are kept.
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn Upkeep>,
     /// Time and chance.
     pub(crate) clock: Arc<dyn Clock>,
 }

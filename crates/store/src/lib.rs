@@ -6,15 +6,25 @@
 //! Not here: what an event means, and who may do what (`countersign-core`).
 
 mod chain;
+mod entries;
+mod finding;
+mod inspection;
+mod keys;
 mod mac;
+mod open;
+mod restored;
+mod rotation;
 mod row;
 mod seal;
 mod sqlite;
 mod time;
+mod upkeep;
 mod vault;
 
+pub use finding::{Finding, Report};
+pub use open::OpenError;
+pub use restored::Restored;
+pub use rotation::{Retired, RotateError, Rotated, Rotation};
 pub use seal::MasterKey;
-pub use sqlite::{
-    BackupError, EraseError, Erased, Finding, OpenError, Purged, Report, Restored, Retired, RotateError,
-    Rotated, Rotation, SqliteOptions, SqliteStore,
-};
+pub use sqlite::{SqliteOptions, SqliteStore};
+pub use upkeep::{BackupError, EraseError, Erased, Purged, Upkeep};

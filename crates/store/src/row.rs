@@ -11,8 +11,6 @@ use countersign::{
     RunListing, RunRow, RunState, Standing, StoreFault, Subject, Switch, Usage,
 };
 use jiff::Timestamp;
-use rusqlite::Row;
-use rusqlite::types::ValueRef;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as NotAWord;
@@ -46,22 +44,40 @@ enum NotThis {
     Changed,
 }
 
+/// What stands in a cell, of the kinds that are stored.
+#[derive(Clone, Copy)]
+pub(crate) enum Value<'r> {
+    Null,
+    Number(i64),
+    /// It may be anything that the database calls a text.
+    Text(&'r [u8]),
+    Bytes(&'r [u8]),
+    /// Of a kind that is never stored.
+    Other,
+}
+
+/// A row of whichever database.
+pub(crate) trait Row {
+    /// What stands in this column.
+    fn value(&self, column: &'static str) -> Result<Value<'_>, Box<dyn std::error::Error + Send + Sync>>;
+}
+
 /// The cells of one row, by name.
 pub(crate) struct Cells<'r> {
-    row: &'r Row<'r>,
+    row: &'r dyn Row,
     table: &'static str,
     name: String,
 }
 
 impl<'r> Cells<'r> {
     /// The cells of a row of `table`, which calls itself what stands in `key`.
-    pub(crate) fn of(row: &'r Row<'r>, table: &'static str, key: &'static str) -> Self {
-        let name = match row.get_ref(key) {
-            Ok(ValueRef::Text(text) | ValueRef::Blob(text)) => {
+    pub(crate) fn of(row: &'r dyn Row, table: &'static str, key: &'static str) -> Self {
+        let name = match row.value(key) {
+            Ok(Value::Text(text) | Value::Bytes(text)) => {
                 String::from_utf8_lossy(text).chars().take(64).collect()
             }
-            Ok(ValueRef::Integer(number)) => number.to_string(),
-            Ok(ValueRef::Null | ValueRef::Real(_)) | Err(_) => "?".to_owned(),
+            Ok(Value::Number(number)) => number.to_string(),
+            Ok(Value::Null | Value::Other) | Err(_) => "?".to_owned(),
         };
         Self { row, table, name }
     }
@@ -74,19 +90,15 @@ impl<'r> Cells<'r> {
         BadRow { table: self.table, column, row: self.name.clone(), source: source.into() }
     }
 
-    fn value(&self, column: &'static str) -> Result<ValueRef<'r>, BadRow> {
-        self.row.get_ref(column).map_err(|error| self.bad(column, error))
+    fn value(&self, column: &'static str) -> Result<Value<'r>, BadRow> {
+        self.row.value(column).map_err(|error| self.bad(column, error))
     }
 
     fn optional_text(&self, column: &'static str) -> Result<Option<&'r str>, BadRow> {
         match self.value(column)? {
-            ValueRef::Null => Ok(None),
-            ValueRef::Text(text) => {
-                std::str::from_utf8(text).map(Some).map_err(|error| self.bad(column, error))
-            }
-            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => {
-                Err(self.bad(column, NotThis::Kind("text")))
-            }
+            Value::Null => Ok(None),
+            Value::Text(text) => std::str::from_utf8(text).map(Some).map_err(|error| self.bad(column, error)),
+            Value::Number(_) | Value::Bytes(_) | Value::Other => Err(self.bad(column, NotThis::Kind("text"))),
         }
     }
 
@@ -96,8 +108,8 @@ impl<'r> Cells<'r> {
 
     pub(crate) fn bytes(&self, column: &'static str) -> Result<&'r [u8], BadRow> {
         match self.value(column)? {
-            ValueRef::Blob(bytes) => Ok(bytes),
-            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) => {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Null | Value::Number(_) | Value::Text(_) | Value::Other => {
                 Err(self.bad(column, NotThis::Kind("blob")))
             }
         }
@@ -109,23 +121,21 @@ impl<'r> Cells<'r> {
 
     pub(crate) fn optional_mac(&self, column: &'static str) -> Result<Option<Mac>, BadRow> {
         match self.value(column)? {
-            ValueRef::Null => Ok(None),
-            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => {
-                self.mac(column).map(Some)
-            }
+            Value::Null => Ok(None),
+            Value::Number(_) | Value::Text(_) | Value::Bytes(_) | Value::Other => self.mac(column).map(Some),
         }
     }
 
     pub(crate) fn number(&self, column: &'static str) -> Result<i64, BadRow> {
         match self.value(column)? {
-            ValueRef::Integer(number) => Ok(number),
-            ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => {
+            Value::Number(number) => Ok(number),
+            Value::Null | Value::Text(_) | Value::Bytes(_) | Value::Other => {
                 Err(self.bad(column, NotThis::Kind("number")))
             }
         }
     }
 
-    /// A count of any size: SQLite has no unsigned numbers, so the upper half is stored as negative ones.
+    /// A count of any size: databases have no unsigned numbers, so the upper half is stored as negative ones.
     pub(crate) fn count(&self, column: &'static str) -> Result<u64, BadRow> {
         self.number(column).map(i64::cast_unsigned)
     }
@@ -182,7 +192,7 @@ impl RunRecord {
         revision, head, mac, key, lease_token, lease_until, erased_at";
 
     /// Reads a row and checks its MAC.
-    pub(crate) fn read(row: &Row<'_>, root: &Root) -> Result<Self, BadRow> {
+    pub(crate) fn read(row: &dyn Row, root: &Root) -> Result<Self, BadRow> {
         let cells = Cells::of(row, "runs", "id");
         let record = Self {
             number: cells.number("number")?,
@@ -269,7 +279,7 @@ pub(crate) const PENDING_COLUMNS: &str =
     "number, id, run, kind, status, agent, owner, created_at, expires_at, decided_by";
 
 /// A line of the inbox.
-pub(crate) fn pending(row: &Row<'_>) -> Result<PendingRow, BadRow> {
+pub(crate) fn pending(row: &dyn Row) -> Result<PendingRow, BadRow> {
     let cells = Cells::of(row, "pendings", "id");
     Ok(PendingRow {
         id: cells.name::<PendingId>("id")?,
@@ -282,12 +292,12 @@ pub(crate) fn pending(row: &Row<'_>) -> Result<PendingRow, BadRow> {
         owner: cells.name::<Subject>("owner")?,
         created_at: cells.time("created_at")?,
         expires_at: match cells.value("expires_at")? {
-            ValueRef::Null => Deadline::Never,
-            ValueRef::Text(text) => std::str::from_utf8(text)
+            Value::Null => Deadline::Never,
+            Value::Text(text) => std::str::from_utf8(text)
                 .ok()
                 .and_then(time::parse)
                 .map_or(Deadline::Unreadable, Deadline::At),
-            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => Deadline::Unreadable,
+            Value::Number(_) | Value::Bytes(_) | Value::Other => Deadline::Unreadable,
         },
         decided_by: match cells.optional_text("decided_by")? {
             None => None,
@@ -307,26 +317,23 @@ pub(crate) fn deadline(expires_at: Deadline) -> Option<String> {
 
 /// A switch and whose it is. A value that is neither on nor off is unreadable and counts as off (P10). A name
 /// that is no text belongs to nobody.
-pub(crate) fn switch(row: &Row<'_>) -> Option<(String, Switch)> {
-    let name = match row.get_ref("name") {
-        Ok(ValueRef::Text(name)) => std::str::from_utf8(name).ok()?.to_owned(),
-        Ok(ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_)) | Err(_) => {
-            return None;
-        }
+pub(crate) fn switch(row: &dyn Row) -> Option<(String, Switch)> {
+    let name = match row.value("name") {
+        Ok(Value::Text(name)) => std::str::from_utf8(name).ok()?.to_owned(),
+        Ok(Value::Null | Value::Number(_) | Value::Bytes(_) | Value::Other) | Err(_) => return None,
     };
-    let switch = match row.get_ref("enabled") {
-        Ok(ValueRef::Integer(0)) => Switch::Off,
-        Ok(ValueRef::Integer(1)) => Switch::On,
-        Ok(
-            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_),
-        )
-        | Err(_) => Switch::Unreadable,
+    let switch = match row.value("enabled") {
+        Ok(Value::Number(0)) => Switch::Off,
+        Ok(Value::Number(1)) => Switch::On,
+        Ok(Value::Null | Value::Number(_) | Value::Text(_) | Value::Bytes(_) | Value::Other) | Err(_) => {
+            Switch::Unreadable
+        }
     };
     Some((name, switch))
 }
 
 /// A principal. One that cannot be read does not resolve: it has no right of any kind.
-pub(crate) fn principal(row: &Row<'_>) -> Result<Principal, BadRow> {
+pub(crate) fn principal(row: &dyn Row) -> Result<Principal, BadRow> {
     let cells = Cells::of(row, "principals", "subject");
     Ok(Principal {
         subject: cells.name::<Subject>("subject")?,

@@ -2,16 +2,14 @@
 //!
 //! Invariant: every change is one transaction on the one writing connection, begun with the lock on the file;
 //! readers never wait for it. Whatever promises something to the world is on the disk before the call
-//! returns (R3). What people do to a database as a whole (`rotate`, `doctor`, `purge`, `erase`, `backup`,
-//! `restored`) is not in the port: each has a file of its own. Not here: making the folder, key files, a second
-//! machine.
+//! returns (R3). What people do to a database as a whole ([`Upkeep`]) has a file for each. Not here: making the
+//! folder, key files, a second machine.
 
 mod backup;
 mod connections;
 mod doctor;
 mod entries;
 mod erase;
-mod finding;
 mod keys;
 mod leases;
 mod lists;
@@ -23,6 +21,7 @@ mod rotate;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,15 +35,11 @@ use countersign::{
 };
 use jiff::Timestamp;
 
+use crate::open::OpenError;
+use crate::row::{Row, Value};
 use crate::seal::MasterKey;
 use crate::vault::Vault;
-pub use backup::BackupError;
 use connections::Connections;
-pub use erase::{EraseError, Erased};
-pub use finding::{Finding, Report};
-pub use purge::Purged;
-pub use restored::Restored;
-pub use rotate::{Retired, RotateError, Rotated, Rotation};
 
 /// Which file, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,46 +57,6 @@ impl SqliteOptions {
     }
 }
 
-/// Why a database cannot be opened. It is left as it was.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The file is something else.
-    #[error("{} is not a database of countersign", .0.display())]
-    Foreign(PathBuf),
-    /// A newer countersign wrote it.
-    #[error("the database has schema {found}; this countersign knows {known}. Use the newer one")]
-    Newer {
-        /// The schema of the file.
-        found: u32,
-        /// The newest schema that is known here.
-        known: u32,
-    },
-    /// It is sealed under another master key.
-    #[error("the database is sealed under the key {expected}; the key given is {given}")]
-    WrongKey {
-        /// The fingerprint of the key that fits.
-        expected: String,
-        /// The fingerprint of the key that was given.
-        given: String,
-    },
-    /// What the keys hang from is missing or was changed.
-    #[error("the database has lost its keys: {0}")]
-    Damaged(String),
-    /// The file is none, or lies where its log cannot be shared by several connections.
-    #[error("no write-ahead log can be kept beside {}", .0.display())]
-    NoWriteAheadLog(PathBuf),
-    /// SQLite could not open, read or migrate it.
-    #[error("the database {} cannot be opened", .path.display())]
-    Fault {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: StoreFault,
-    },
-}
-
 /// Runs in one SQLite file. Several processes may have it open; all see the same runs.
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -117,11 +72,6 @@ impl SqliteStore {
     pub fn open(options: SqliteOptions, master: MasterKey, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (connection, vault) = schema::open(&options, master, clock)?;
         Ok(Self { connections: Connections::new(connection, options), vault: Arc::new(vault) })
-    }
-
-    /// The schema of an open database: how many migrations it has seen.
-    pub fn schema_version() -> u32 {
-        schema::VERSION
     }
 
     /// The file.
@@ -161,6 +111,19 @@ impl SqliteStore {
                 .await
                 .map(Some),
         }
+    }
+}
+
+impl Row for rusqlite::Row<'_> {
+    fn value(&self, column: &'static str) -> Result<Value<'_>, Box<dyn std::error::Error + Send + Sync>> {
+        use rusqlite::types::ValueRef;
+        Ok(match self.get_ref(column)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => Value::Number(number),
+            ValueRef::Text(text) => Value::Text(text),
+            ValueRef::Blob(bytes) => Value::Bytes(bytes),
+            ValueRef::Real(_) => Value::Other,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no key, no write. There is no way around it that stores clear text. A vault knows one master
 //! key, or two while a rotation goes on; what was sealed names the one that fits. Not here: which of them is
-//! the installation's at this moment (`sqlite::keys`).
+//! the installation's at this moment (`keys`).
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use countersign::AgentName;
-use countersign_store::{BackupError, SqliteStore};
+use countersign_store::BackupError;
 use serde_json::json;
 
 use crate::config::duration;
@@ -91,7 +91,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
 
 /// Opening is migrating; this says so.
 fn migrated(session: &Session, json: bool) -> Exit {
-    let (path, version) = (path_of(session), SqliteStore::schema_version());
+    let (path, version) = (session.setup.store.place(), session.setup.store.schema_version());
     if json {
         show::out(&escape::json(&json!({ "database": path, "schema_version": version })));
     } else {
@@ -99,10 +99,6 @@ fn migrated(session: &Session, json: bool) -> Exit {
         show::out(&format!("The database {path} has schema version {version}, the newest this build knows."));
     }
     Exit::Done
-}
-
-fn path_of(session: &Session) -> String {
-    session.setup.store.path().display().to_string()
 }
 
 async fn examined(session: &Session, json: bool) -> Result<Exit, Failure> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Args, ValueEnum};
 use countersign::{
     Arguments, CallId, CallVerdict, DecideError, Decision, DecisionRefused, Digest, PendingId, Run, RunState,
-    SettledOutcome, Store as _, Subject,
+    SettledOutcome, Subject,
 };
 
 use crate::show;

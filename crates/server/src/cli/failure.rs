@@ -134,8 +134,8 @@ impl From<SetupError> for Failure {
 }
 
 fn database_words(error: &OpenError) -> String {
-    if let OpenError::Fault { path, source } = error {
-        return format!("the database {} cannot be opened: {}", path.display(), fault_words(source));
+    if let OpenError::Fault { database, source } = error {
+        return format!("the database {} cannot be opened: {}", database, fault_words(source));
     }
     let next = if matches!(error, OpenError::WrongKey { .. }) {
         "; use the key file that was made with this database, or set COUNTERSIGN_KEY to its key"

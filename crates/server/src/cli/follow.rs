@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use countersign::{
     ClaimError, DriveError, End, Event, FailCode, Finished, LoadError, Outcome, Progress, Run, RunError,
-    RunId, RunState, Runtime, Store as _, ToolRequest, Unwatched, Waiting,
+    RunId, RunState, Runtime, ToolRequest, Unwatched, Waiting,
 };
 
 use crate::escape;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
-use countersign::{GroupName, Runtime, Store as _, Switch, SwitchName};
+use countersign::{GroupName, Runtime, Switch, SwitchName};
 
 use crate::show::{self, table::table};
 use crate::{escape, json};

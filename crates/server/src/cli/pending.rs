@@ -1,7 +1,7 @@
 //! `countersign pending`.
 
 use clap::{Args, Subcommand};
-use countersign::{AgentName, PendingFilter, PendingId, PendingStatus, RunId, Store as _, Subject};
+use countersign::{AgentName, PendingFilter, PendingId, PendingStatus, RunId, Subject};
 
 use crate::escape;
 use crate::json::{self, View};

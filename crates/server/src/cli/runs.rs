@@ -1,7 +1,7 @@
 //! `countersign runs`.
 
 use clap::{Args, Subcommand};
-use countersign::{Entry, LoadError, PendingRecord, Run, RunFilter, RunId, RunState, Store as _, Subject};
+use countersign::{Entry, LoadError, PendingRecord, Run, RunFilter, RunId, RunState, Subject};
 use countersign_store::EraseError;
 use serde_json::Value;
 

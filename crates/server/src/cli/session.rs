@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign::{
     AgentName, Clock as _, Entry, LoadError, ModelRef, PendingId, PendingRecord, PendingStatus, Principal,
-    Run, RunId, Runtime, Store as _, Subject, SystemClock,
+    Run, RunId, Runtime, Subject, SystemClock,
 };
 use serde_json::Value;
 

@@ -2,9 +2,8 @@
 
 use clap::{Args, Subcommand};
 use countersign::{
-    AgentName, Catalogue as _, EnableState, Gate, Look, Runtime, Store as _, Subject, Switch, SwitchName,
-    ToolName, ToolPolicy as _, ToolSpec, UnattendedFilter as _, Verdict, Word, needs_approval,
-    runs_unattended,
+    AgentName, Catalogue as _, EnableState, Gate, Look, Runtime, Subject, Switch, SwitchName, ToolName,
+    ToolPolicy as _, ToolSpec, UnattendedFilter as _, Verdict, Word, needs_approval, runs_unattended,
 };
 
 use crate::show::{self, Style, table::table};

@@ -1,7 +1,7 @@
 //! `countersign user`.
 
 use clap::{Args, Subcommand};
-use countersign::{Principal, Standing, Store as _, Subject};
+use countersign::{Principal, Standing, Subject};
 use serde_json::json;
 
 use crate::{escape, show};

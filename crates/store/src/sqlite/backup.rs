@@ -9,43 +9,15 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use countersign::StoreFault;
 use rusqlite::{Connection, OpenFlags};
 
 use super::connections::careful;
 use super::rotate::rotation;
 use super::{SqliteStore, fault};
-
-/// Why there is no copy.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BackupError {
-    /// Something has that name.
-    #[error("{} exists", .0.display())]
-    Exists(PathBuf),
-    /// The old master key is not retired yet.
-    #[error("the master key is being changed: end that first")]
-    Rotating,
-    /// The file cannot be written.
-    #[error("{} cannot be written", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// The database cannot be read.
-    #[error(transparent)]
-    Fault(#[from] StoreFault),
-}
+use crate::upkeep::BackupError;
 
 impl SqliteStore {
-    /// Writes a copy of the database to a file that is not there yet. Nobody is kept from writing meanwhile.
-    ///
-    /// # Errors
-    /// [`BackupError`]; then there is no copy.
-    pub async fn backup(&self, to: &Path) -> Result<(), BackupError> {
+    pub(super) async fn copy_to(&self, to: &Path) -> Result<(), BackupError> {
         let to = to.to_owned();
         self.connections.use_reader(move |connection| copy(connection, &to)).await
     }

@@ -4,16 +4,13 @@
 //! and the rest is looked at all the same (R2). It goes page by page, each in a transaction of its own, so
 //! memory holds one log at a time and others can write meanwhile.
 
-use countersign::{
-    AgentName, Entry, PendingRecord, PendingRow, PendingStatus, Run, RunRow, StoreFault, Switch,
-    UnreadableEvent,
-};
+use countersign::{AgentName, StoreFault, Switch};
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction};
 
-use super::entries::{self, Broken};
-use super::finding::{Finding, Report, shown};
-use super::{SqliteStore, fault, keys, rotate};
+use super::{SqliteStore, entries, fault, keys, rotate};
+use crate::finding::{Finding, Report, shown};
+use crate::inspection::{self, Expected, Log};
 use crate::row::{self, PENDING_COLUMNS, RunRecord};
 use crate::vault::Vault;
 
@@ -22,21 +19,8 @@ const PAGE: i64 = 20;
 /// The most things of one kind that are listed where they are not found run by run.
 const LISTED_MAX: i64 = 1001;
 
-/// What a database is compared with, besides with itself.
-#[derive(Clone)]
-struct Expected {
-    agents: Option<Vec<AgentName>>,
-    now: Timestamp,
-}
-
 impl SqliteStore {
-    /// Looks at everything and says what is not as it should be. `agents` are those that are configured; without
-    /// them, whether somebody works on a run's agent is not looked at. `now` is for leases. `progress` hears how
-    /// many runs have been looked at, after every page.
-    ///
-    /// # Errors
-    /// [`StoreFault`] when the database cannot be looked at; damage is no error but a finding.
-    pub async fn examine(
+    pub(super) async fn look_through(
         &self,
         agents: Option<&[AgentName]>,
         now: Timestamp,
@@ -207,169 +191,30 @@ fn one(
     record: &RunRecord,
     report: &mut Report,
 ) -> Result<(), StoreFault> {
-    let run = &record.row.id;
-    let ended = record.row.state.is_end();
-    if let Some(agents) = &expected.agents
-        && !ended
-        && !agents.contains(&record.row.agent)
-    {
-        report.found(Finding::AgentGone { run: run.clone(), agent: record.row.agent.clone() });
-    }
-    if let Some(until) =
-        record.lease_until().filter(|until| record.row.state.is_waiting() && *until <= expected.now)
-    {
-        report.found(Finding::LeaseOver { run: run.clone(), until });
-    }
-    let folded = log(tx, vault, record, report)?;
-    if let Some(folded) = &folded
-        && let Some(column) = difference(&record.row, &folded.row())
-    {
-        report.found(Finding::RunDiffers { run: run.clone(), column });
-    }
-    inbox(tx, record, folded.as_ref(), report)
-}
-
-/// What a run's log means, if it can be read.
-fn log(
-    tx: &Transaction<'_>,
-    vault: &Vault,
-    record: &RunRecord,
-    report: &mut Report,
-) -> Result<Option<Run>, StoreFault> {
-    let run = record.row.id.clone();
+    expected.row(record, report);
     let read = if record.erased_at.is_some() {
         entries::erased(tx, vault, record).map(|read| read.map(Log::Erased))
     } else {
         entries::all(tx, vault, record).map(|read| read.map(Log::Entries))
     };
-    match read {
-        Ok(Ok(Log::Entries(entries))) => {
-            report.events += entries.len() as u64;
-            match Run::fold(run.clone(), &entries) {
-                Ok(folded) => return Ok(Some(folded)),
-                Err(illegal) => report.found(Finding::LogIllegal { run, reason: illegal.to_string() }),
-            }
-        }
-        Ok(Ok(Log::Erased(length))) => {
-            report.events += length;
-            if !record.row.state.is_end() {
-                report.found(Finding::LogIllegal { run, reason: "it was erased before it ended".to_owned() });
-            }
-        }
-        Ok(Err(Broken::Event { seq, why: why @ UnreadableEvent::OtherVersion { .. } })) => {
-            report.found(Finding::LogNewer { run, seq, reason: why.to_string() });
-        }
-        Ok(Err(broken)) => report.found(Finding::LogBroken { run, reason: broken.to_string() }),
-        Err(StoreFault::Failed(why)) => report.found(Finding::LogBroken { run, reason: why.to_string() }),
-        Err(other) => return Err(other),
-    }
-    Ok(None)
-}
-
-enum Log {
-    Entries(Vec<Entry>),
-    Erased(u64),
-}
-
-/// Compares the rows of the inbox with what the log asked.
-fn inbox(
-    tx: &Transaction<'_>,
-    record: &RunRecord,
-    folded: Option<&Run>,
-    report: &mut Report,
-) -> Result<(), StoreFault> {
-    let run = &record.row.id;
+    let folded = inspection::log(record, read, report)?;
     let found = tx
         .prepare_cached(&format!(
             "SELECT {PENDING_COLUMNS}, CAST(id AS BLOB) AS name FROM pendings WHERE run = ?1 ORDER BY number"
         ))
         .and_then(|mut select| {
             select
-                .query_map([run.as_str()], |row| Ok((row.get::<_, Vec<u8>>("name")?, row::pending(row))))?
+                .query_map([record.row.id.as_str()], |row| {
+                    Ok((row.get::<_, Vec<u8>>("name")?, row::pending(row)))
+                })?
                 .collect::<Result<Vec<_>, _>>()
         });
-    let found = match found {
-        Ok(found) => found,
+    match found {
+        Ok(found) => inspection::inbox(record, folded.as_ref(), found, report),
         Err(error) => {
             let detail = damage(error)?;
             report.found(Finding::File { detail });
-            return Ok(());
         }
-    };
-    let mut asked: Vec<&PendingRecord> = folded.iter().flat_map(|folded| folded.pendings()).collect();
-    for (id, row) in found {
-        report.pendings += 1;
-        asked.retain(|asked| asked.pending.id.as_str().as_bytes() != id);
-        let row = match row {
-            Ok(row) => row,
-            Err(bad) => {
-                let (pending, reason) = (shown(&id), bad.to_string());
-                report.found(Finding::PendingUnreadable { run: run.clone(), pending, reason });
-                continue;
-            }
-        };
-        if record.row.state.is_end() && row.status == PendingStatus::Open {
-            report.found(Finding::PendingOpen { run: run.clone(), pending: row.id.clone() });
-        }
-        let Some(folded) = folded else { continue };
-        match folded.pending(&row.id) {
-            None => report.found(Finding::PendingUnasked { run: run.clone(), pending: row.id }),
-            Some(asked) => {
-                if let Some(column) = pending_difference(&row, &derived(folded, asked)) {
-                    report.found(Finding::PendingDiffers { run: run.clone(), pending: row.id, column });
-                }
-            }
-        }
-    }
-    for missing in asked {
-        report.found(Finding::PendingMissing { run: run.clone(), pending: missing.pending.id.clone() });
     }
     Ok(())
-}
-
-/// The row that a question should have.
-fn derived(run: &Run, asked: &PendingRecord) -> PendingRow {
-    PendingRow {
-        id: asked.pending.id.clone(),
-        run: run.id().clone(),
-        kind: asked.pending.question.as_str().to_owned(),
-        status: asked.status,
-        agent: run.created().agent.clone(),
-        owner: run.created().owner.clone(),
-        created_at: asked.opened_at,
-        expires_at: asked.pending.expires_at,
-        decided_by: asked.decided.as_ref().map(|decided| decided.by.clone()),
-    }
-}
-
-/// The first column in which two rows of one run differ.
-fn difference(stored: &RunRow, derived: &RunRow) -> Option<&'static str> {
-    let RunRow { id: _, state, agent, owner, unattended, iterations, usage, limit, failure, .. } = derived;
-    let same: [(&'static str, bool); 11] = [
-        ("state", stored.state == *state),
-        ("agent", stored.agent == *agent),
-        ("owner", stored.owner == *owner),
-        ("unattended", stored.unattended == *unattended),
-        ("iterations", stored.iterations == *iterations),
-        ("usage", stored.usage == *usage),
-        ("limit_reached", stored.limit == *limit),
-        ("failure", stored.failure == *failure),
-        ("created_at", stored.created_at == derived.created_at),
-        ("updated_at", stored.updated_at == derived.updated_at),
-        ("finished_at", stored.finished_at == derived.finished_at),
-    ];
-    same.into_iter().find(|(_, same)| !same).map(|(column, _)| column)
-}
-
-fn pending_difference(stored: &PendingRow, derived: &PendingRow) -> Option<&'static str> {
-    let same: [(&'static str, bool); 7] = [
-        ("kind", stored.kind == derived.kind),
-        ("status", stored.status == derived.status),
-        ("agent", stored.agent == derived.agent),
-        ("owner", stored.owner == derived.owner),
-        ("created_at", stored.created_at == derived.created_at),
-        ("expires_at", stored.expires_at == derived.expires_at),
-        ("decided_by", stored.decided_by == derived.decided_by),
-    ];
-    same.into_iter().find(|(_, same)| !same).map(|(column, _)| column)
 }

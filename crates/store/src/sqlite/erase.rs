@@ -7,70 +7,24 @@
 //! Not reached: copies made before. They hold the run's key, sealed under the master key of their day; they
 //! become unreadable when that one is changed, retired and destroyed.
 
-use countersign::{Durability, LoadError, RunId, RunState, StoreFault};
+use countersign::{Durability, RunId, StoreFault};
 use jiff::Timestamp;
 use rusqlite::Transaction;
 
-use super::log::{readable, record};
+use super::log::record;
 use super::{SqliteStore, fault};
 use crate::chain::Chain;
 use crate::row::RunRecord;
 use crate::time;
+use crate::upkeep::{EraseError, Erased};
 use crate::vault::Vault;
 
-/// The content of a run is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Erased {
-    /// When it was erased; earlier than now if somebody had done so before.
-    pub at: Timestamp,
-    /// The events whose content was destroyed in this call.
-    pub events: u64,
-    /// Whether the bytes are gone from the log beside the database too. If not, somebody was reading; they go
-    /// with the next checkpoint.
-    pub scrubbed: bool,
-}
-
-/// Why a run was not erased. It is as it was.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EraseError {
-    /// There is none of this id.
-    #[error("there is no run {0}")]
-    NotFound(RunId),
-    /// It has not ended.
-    #[error("the run is {}: cancel it first, then erase it", .0.as_str())]
-    NotEnded(RunState),
-    /// Its row cannot be trusted, so nothing may be stored under its MAC.
-    #[error("run {run} cannot be read: {reason}")]
-    Unreadable {
-        /// The run.
-        run: RunId,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Fault(#[from] StoreFault),
-}
-
 impl SqliteStore {
-    /// Destroys the content of a run that has ended: its data key and everything sealed under it.
-    ///
-    /// # Errors
-    /// [`EraseError`].
-    pub async fn erase(&self, run: &RunId, now: Timestamp) -> Result<Erased, EraseError> {
+    pub(super) async fn erase_run(&self, run: &RunId, now: Timestamp) -> Result<Erased, EraseError> {
         let (vault, run) = (self.vault(), run.clone());
         let (at, events) =
             self.connections.write(Durability::Disk, move |tx| erase(tx, &vault, &run, now)).await?;
         Ok(Erased { at, events, scrubbed: self.connections.scrub().await? })
-    }
-
-    /// When a run was erased, if it was.
-    ///
-    /// # Errors
-    /// [`LoadError`]; an erased log does not matter here, only an unreadable row.
-    pub async fn erased_at(&self, run: &RunId) -> Result<Option<Timestamp>, LoadError> {
-        self.connections.read(|tx| readable(tx, &self.vault, run).map(|record| record.erased_at))
     }
 }
 

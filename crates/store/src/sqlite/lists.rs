@@ -183,7 +183,7 @@ pub(super) fn count_refusal(tx: &Transaction<'_>, id: &PendingId) -> Result<u64,
 /// A row with its place in the list, which must be known even where the rest cannot be read.
 fn numbered<T>(
     row: &Row<'_>,
-    read: impl FnOnce(&Row<'_>) -> Result<T, BadRow>,
+    read: impl FnOnce(&dyn row::Row) -> Result<T, BadRow>,
 ) -> Result<(i64, Option<T>), rusqlite::Error> {
     Ok((row.get("number")?, read(row).ok()))
 }

@@ -13,6 +13,7 @@ use rusqlite::Transaction;
 use super::{SqliteStore, fault};
 use crate::row::RunRecord;
 use crate::time;
+use crate::upkeep::Purged;
 use crate::vault::Vault;
 
 /// The most runs of one transaction.
@@ -20,28 +21,8 @@ const RUNS_MAX: u64 = 50;
 /// After so many events a transaction ends with the run it is at.
 const EVENTS_MAX: u64 = 1000;
 
-/// What was removed, or would be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
-    /// Runs.
-    pub runs: u64,
-    /// Their events.
-    pub events: u64,
-    /// Their questions.
-    pub pendings: u64,
-    /// Runs whose time would have come, and which cannot be read. They are kept.
-    pub unreadable: u64,
-    /// Whether the bytes are gone from the log beside the database too. If not, somebody was reading; they go
-    /// with the next checkpoint.
-    pub scrubbed: bool,
-}
-
 impl SqliteStore {
-    /// Removes the runs that ended before this moment; `dry`: only counts them.
-    ///
-    /// # Errors
-    /// [`StoreFault`]. What was removed before stays removed.
-    pub async fn purge(&self, ended_before: Timestamp, dry: bool) -> Result<Purged, StoreFault> {
+    pub(super) async fn purge_runs(&self, ended_before: Timestamp, dry: bool) -> Result<Purged, StoreFault> {
         let mut purged = Purged::default();
         let mut at = Some(Position { finished_at: String::new(), number: i64::MIN });
         while let Some(after) = at {

@@ -10,9 +10,9 @@ use countersign::{Clock, StoreFault};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::connections::{BUSY_TIMEOUT, careful};
-use super::keys::Installation;
-use super::{OpenError, SqliteOptions, fault};
-use crate::seal::{MasterKey, Unopened};
+use super::{SqliteOptions, fault, keys};
+use crate::open::{self, OpenError};
+use crate::seal::MasterKey;
 use crate::vault::Vault;
 
 /// "CSGN": what SQLite keeps in the header of the file, for others to tell whose it is.
@@ -42,11 +42,11 @@ pub(super) fn open(
     // Only now may the file be written. The mode stays with the file.
     let mode = write_ahead(&mut connection).map_err(failed)?;
     if mode != "wal" {
-        return Err(OpenError::NoWriteAheadLog(path.to_owned()));
+        return Err(OpenError::NoWriteAheadLog(shown(path)));
     }
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     migrate(&mut connection, path)?;
-    let vault = keys(&mut connection, path, master, clock)?;
+    let vault = find_keys(&mut connection, path, master, clock)?;
     Ok((connection, vault))
 }
 
@@ -73,7 +73,7 @@ fn look(connection: &mut Connection, path: &Path, master: &MasterKey) -> Result<
     let failed = |error| refused(path, error);
     let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(failed)?;
     match age(&tx).map_err(failed)? {
-        Age::Foreign => Err(OpenError::Foreign(path.to_owned())),
+        Age::Foreign => Err(OpenError::Foreign(shown(path))),
         Age::Schema(found) if found > VERSION => Err(OpenError::Newer { found, known: VERSION }),
         Age::Schema(0) => Ok(()),
         Age::Schema(found) => check_key(&tx, path, found, master),
@@ -119,7 +119,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         // Read again under the lock: another process may be opening the same file.
         let found = match age(&tx).map_err(failed)? {
-            Age::Foreign => return Err(OpenError::Foreign(path.to_owned())),
+            Age::Foreign => return Err(OpenError::Foreign(shown(path))),
             Age::Schema(found) => found,
         };
         if found > VERSION {
@@ -134,24 +134,13 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 fn check_key(connection: &Connection, path: &Path, schema: u32, master: &MasterKey) -> Result<(), OpenError> {
-    let found = if schema < ROTATION_SINCE {
-        Installation::before_rotations(connection)
-    } else {
-        Installation::read(connection)
-    };
-    match found.map_err(|error| refused(path, error))? {
-        Some(installation) if !installation.is_opened_by(&master.fingerprint()) => {
-            Err(wrong_key(installation, master))
-        }
-        Some(_) | None => Ok(()),
-    }
+    let found =
+        if schema < ROTATION_SINCE { keys::before_rotations(connection) } else { keys::read(connection) };
+    let installation = found.map_err(|error| refused(path, error))?;
+    installation.map_or(Ok(()), |installation| open::check_key(&installation, master))
 }
 
-fn wrong_key(installation: Installation, master: &MasterKey) -> OpenError {
-    OpenError::WrongKey { expected: installation.fingerprint, given: master.fingerprint() }
-}
-
-fn keys(
+fn find_keys(
     connection: &mut Connection,
     path: &Path,
     master: MasterKey,
@@ -159,27 +148,17 @@ fn keys(
 ) -> Result<Vault, OpenError> {
     let failed = |error| refused(path, error);
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    if let Some(installation) = Installation::read(&tx).map_err(failed)? {
-        if !installation.is_opened_by(&master.fingerprint()) {
-            return Err(wrong_key(installation, &master));
-        }
-        let damaged = |why: Unopened| OpenError::Damaged(why.to_string());
-        let mut masters = vec![master];
-        if let Some(handover) = &installation.handover {
-            masters.extend(handover.opened(&masters).map_err(damaged)?);
-        }
-        return Vault::of_installation(masters, clock, &installation.root).map_err(damaged);
+    if let Some(installation) = keys::read(&tx).map_err(failed)? {
+        return open::vault_of(&installation, master, clock);
     }
     let runs: bool =
         tx.query_row("SELECT EXISTS (SELECT 1 FROM runs)", [], |row| row.get(0)).map_err(failed)?;
     if runs {
-        return Err(OpenError::Damaged(
-            "there are runs, but no word of the key they are sealed under".to_owned(),
-        ));
+        return Err(open::keyless());
     }
     let fingerprint = master.fingerprint();
     let (vault, root) = Vault::new_installation(master, clock)
-        .map_err(|source| OpenError::Fault { path: path.to_owned(), source })?;
+        .map_err(|source| OpenError::Fault { database: shown(path), source })?;
     tx.execute(
         "INSERT INTO installation (one, key_fingerprint, root) VALUES (1, ?1, ?2)",
         (fingerprint, root),
@@ -189,10 +168,14 @@ fn keys(
     Ok(vault)
 }
 
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
 fn refused(path: &Path, error: rusqlite::Error) -> OpenError {
     if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
-        return OpenError::Foreign(path.to_owned());
+        return OpenError::Foreign(shown(path));
     }
     let source: StoreFault = fault(error);
-    OpenError::Fault { path: path.to_owned(), source }
+    OpenError::Fault { database: shown(path), source }
 }

@@ -11,11 +11,13 @@ use countersign::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{Finding, SqliteOptions, SqliteStore, SwitchName, entries, leases, lists, log, purge};
+use super::{SqliteOptions, SqliteStore, SwitchName, entries, leases, lists, log, purge};
 use crate::chain::Chain;
+use crate::finding::Finding;
 use crate::row::RunRecord;
 use crate::seal::MasterKey;
 use crate::time;
+use crate::upkeep::Upkeep;
 
 fn store() -> (TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use countersign::contract::sample::{
     agent, approval, at, go_on, pending_id, run_id, start, start_waiting, subject,
 };
 use countersign::{Deadline, GroupName, Principal, Store, SwitchName, ToolName};
-use countersign_store::{Finding, Report, SqliteStore};
+use countersign_store::{Finding, Report, SqliteStore, Upkeep};
 
 async fn examine(store: &SqliteStore) -> Report {
     let agents = [agent("default")];

@@ -10,7 +10,7 @@ use countersign::{
     Append, AppendError, Changes, Deadline, Event, ProposedCall, Revision, Run, RunFilter, Store, StoreFault,
     Writer,
 };
-use countersign_store::{MasterKey, OpenError, SqliteOptions, SqliteStore};
+use countersign_store::{MasterKey, OpenError, SqliteOptions, SqliteStore, Upkeep};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
@@ -31,7 +31,7 @@ async fn a_new_file_is_made_and_opened_again() {
     let store = place.open();
     assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(1));
     assert_eq!(store.path(), place.path());
-    assert_eq!(SqliteStore::schema_version(), 3);
+    assert_eq!(store.schema_version(), 3);
     drop(store);
     std::fs::write(place.folder.path().join("empty.db"), "").unwrap();
     open(SqliteOptions::new(place.folder.path().join("empty.db")), KEY).unwrap();
@@ -126,7 +126,10 @@ async fn a_file_of_somebody_else_is_refused_and_left_alone() {
     for place in [text, table, marked] {
         let before = place.bytes();
         let refused = place.try_open(KEY).unwrap_err();
-        assert!(matches!(&refused, OpenError::Foreign(path) if *path == place.path()), "{refused:?}");
+        assert!(
+            matches!(&refused, OpenError::Foreign(path) if *path == place.path().display().to_string()),
+            "{refused:?}"
+        );
         assert!(refused.to_string().ends_with("is not a database of countersign"));
         assert_eq!(place.bytes(), before);
     }

@@ -6,7 +6,7 @@ use countersign::{
     Append, AppendError, CancelRequested, Created, Deadline, Event, LoadError, Revision, Run, RunFilter,
     RunState, Store, Writer,
 };
-use countersign_store::{BackupError, EraseError, Finding, Purged, SqliteOptions};
+use countersign_store::{BackupError, EraseError, Finding, Purged, SqliteOptions, Upkeep};
 use rusqlite::Connection;
 
 fn sealed(connection: &Connection, run: &Run) -> Vec<Vec<u8>> {

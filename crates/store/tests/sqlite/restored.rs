@@ -11,7 +11,7 @@ use countersign::{
     PendingStatus, Question, Refusal, ResultKind, Revision, Run, RunId, RunState, Stage, Step, Store,
     VerdictWord,
 };
-use countersign_store::{Restored, SqliteStore};
+use countersign_store::{Restored, SqliteStore, Upkeep};
 use serde_json::json;
 
 async fn run(store: &SqliteStore, id: &RunId) -> Run {

@@ -10,7 +10,7 @@ use countersign::{
     Store, Writer,
 };
 use countersign_store::{
-    BackupError, MasterKey, OpenError, RotateError, Rotated, Rotation, SqliteOptions, SqliteStore,
+    BackupError, MasterKey, OpenError, RotateError, Rotated, Rotation, SqliteOptions, SqliteStore, Upkeep,
 };
 
 const NEW: [u8; 32] = [8; 32];

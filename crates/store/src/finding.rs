@@ -6,14 +6,14 @@
 use countersign::{AgentName, PendingId, RunId};
 use jiff::Timestamp;
 
-use super::rotate::Rotation;
+use crate::rotation::Rotation;
 
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields are named for what they hold")]
 pub enum Finding {
-    /// SQLite finds the file itself damaged.
+    /// The database finds itself damaged.
     File { detail: String },
     /// A run's row cannot be read, or is not what was stored.
     RunUnreadable { run: String, reason: String },
@@ -158,7 +158,7 @@ impl Report {
         self.findings.is_empty()
     }
 
-    pub(super) fn found(&mut self, finding: Finding) {
+    pub(crate) fn found(&mut self, finding: Finding) {
         if self.findings.len() < Self::FINDINGS_MAX {
             self.findings.push(finding);
         } else {
@@ -168,6 +168,6 @@ impl Report {
 }
 
 /// A stored name that may be anything.
-pub(super) fn shown(name: &[u8]) -> String {
+pub(crate) fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(64).flat_map(char::escape_debug).collect()
 }

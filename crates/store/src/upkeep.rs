@@ -1,0 +1,172 @@
+//! What people do to a database as a whole: look it through, change its key, remove what is old, erase, and
+//! make a restored one safe.
+//!
+//! Invariant: each of these can be called again after whatever cut it short, and works beside runs that go on,
+//! unless it says otherwise.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use countersign::{AgentName, LoadError, RunId, RunState, Store, StoreFault};
+use jiff::Timestamp;
+
+use crate::finding::Report;
+use crate::restored::Restored;
+use crate::rotation::{Retired, RotateError, Rotated, Rotation};
+use crate::seal::MasterKey;
+
+/// A store, and what is beside the port: the operator's work.
+#[async_trait]
+pub trait Upkeep: Store {
+    /// Which database it is, for people, without any password.
+    fn place(&self) -> String;
+
+    /// The schema of the open database: how many migrations it has seen.
+    fn schema_version(&self) -> u32;
+
+    /// Looks at everything and says what is not as it should be. `agents` are those that are configured; without
+    /// them, whether somebody works on a run's agent is not looked at. `now` is for leases. `progress` hears how
+    /// many runs have been looked at, after every page.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the database cannot be looked at; damage is no error but a finding.
+    async fn examine(
+        &self,
+        agents: Option<&[AgentName]>,
+        now: Timestamp,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Report, StoreFault>;
+
+    /// Makes everything hang from this master key. It can be called again after whatever cut it short, with the
+    /// same key. `progress` hears how many runs have been taken over, after every transaction.
+    ///
+    /// # Errors
+    /// [`RotateError`].
+    async fn rotate(
+        &self,
+        to: MasterKey,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Rotated, RotateError>;
+
+    /// Ends a rotation: the old key opens nothing any more. `None`: there is none to end.
+    ///
+    /// # Errors
+    /// [`RotateError::UnderWay`] before the switch, [`RotateError::InUse`] soon after it.
+    async fn retire(&self, now: Timestamp) -> Result<Option<Retired>, RotateError>;
+
+    /// The rotation that is under way, if one is.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn rotation(&self) -> Result<Option<Rotation>, StoreFault>;
+
+    /// Removes the runs that ended before this moment; `dry`: only counts them.
+    ///
+    /// # Errors
+    /// [`StoreFault`]. What was removed before stays removed.
+    async fn purge(&self, ended_before: Timestamp, dry: bool) -> Result<Purged, StoreFault>;
+
+    /// Destroys the content of a run that has ended: its data key and everything sealed under it.
+    ///
+    /// # Errors
+    /// [`EraseError`].
+    async fn erase(&self, run: &RunId, now: Timestamp) -> Result<Erased, EraseError>;
+
+    /// When a run was erased, if it was.
+    ///
+    /// # Errors
+    /// [`LoadError`]; an erased log does not matter here, only an unreadable row.
+    async fn erased_at(&self, run: &RunId) -> Result<Option<Timestamp>, LoadError>;
+
+    /// Makes everything harmless that a restored backup would go on with. To be called before anything works
+    /// on the database.
+    ///
+    /// # Errors
+    /// [`StoreFault`]: then nothing may work on the database yet.
+    async fn restored(&self, now: Timestamp) -> Result<Restored, StoreFault>;
+
+    /// Writes a copy of the database to a file that is not there yet. Nobody is kept from writing meanwhile.
+    ///
+    /// # Errors
+    /// [`BackupError`]; then there is no copy.
+    async fn backup(&self, to: &Path) -> Result<(), BackupError>;
+}
+
+/// What was removed, or would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Runs.
+    pub runs: u64,
+    /// Their events.
+    pub events: u64,
+    /// Their questions.
+    pub pendings: u64,
+    /// Runs whose time would have come, and which cannot be read. They are kept.
+    pub unreadable: u64,
+    /// Whether the bytes are gone from the log beside the database too. If not, somebody was reading; they go
+    /// with the next checkpoint.
+    pub scrubbed: bool,
+}
+
+/// The content of a run is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erased {
+    /// When it was erased; earlier than now if somebody had done so before.
+    pub at: Timestamp,
+    /// The events whose content was destroyed in this call.
+    pub events: u64,
+    /// Whether the bytes are gone from the log beside the database too. If not, somebody was reading; they go
+    /// with the next checkpoint.
+    pub scrubbed: bool,
+}
+
+/// Why a run was not erased. It is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EraseError {
+    /// There is none of this id.
+    #[error("there is no run {0}")]
+    NotFound(RunId),
+    /// It has not ended.
+    #[error("the run is {}: cancel it first, then erase it", .0.as_str())]
+    NotEnded(RunState),
+    /// Its row cannot be trusted, so nothing may be stored under its MAC.
+    #[error("run {run} cannot be read: {reason}")]
+    Unreadable {
+        /// The run.
+        run: RunId,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Fault(#[from] StoreFault),
+}
+
+/// Why there is no copy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// Something has that name.
+    #[error("{} exists", .0.display())]
+    Exists(PathBuf),
+    /// The old master key is not retired yet.
+    #[error("the master key is being changed: end that first")]
+    Rotating,
+    /// The file cannot be written.
+    #[error("{} cannot be written", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Copying it is the business of its own programs.
+    #[error("{0}")]
+    NotHere(&'static str),
+    /// The database cannot be read.
+    #[error(transparent)]
+    Fault(#[from] StoreFault),
+}

@@ -83,8 +83,7 @@ macro_rules! parsed_name {
 
 parsed_name!(
     /// The name of a tool, as a model calls it.
-    ToolName, "a tool name", "1 to 64 of A-Z a-z 0-9 _ -",
-    |text| (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    ToolName, "a tool name", "1 to 64 of A-Z a-z 0-9 _ -", is_tool_name
 );
 parsed_name!(
     /// The family a tool belongs to (G1).
@@ -119,9 +118,47 @@ parsed_name!(
     }
 );
 
-fn is_plain_name(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
-    (1..=64).contains(&text.len()) && text.bytes().all(inner) && !b"_.-".contains(&text.as_bytes()[0])
+impl ToolName {
+    /// Whether a text is a tool name. In a `const` it checks a program's own text when that is compiled.
+    pub const fn is_valid(text: &str) -> bool {
+        is_tool_name(text)
+    }
+}
+
+impl GroupName {
+    /// Whether a text is a group name, as [`ToolName::is_valid`].
+    pub const fn is_valid(text: &str) -> bool {
+        is_plain_name(text)
+    }
+}
+
+const fn is_tool_name(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !matches!(bytes[at], b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-') {
+            return false;
+        }
+        at += 1;
+    }
+    1 <= at && at <= 64
+}
+
+const fn is_plain_name(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let fits = match bytes[at] {
+            b'a'..=b'z' | b'0'..=b'9' => true,
+            b'_' | b'.' | b'-' => at > 0,
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+        at += 1;
+    }
+    1 <= at && at <= 64
 }
 
 macro_rules! id {

@@ -5,8 +5,8 @@
 //!
 //! ## Start here
 //!
-//! A tool is a type with its facts and an async `call`. A call that writes pauses the run before it runs; the run
-//! is stored, and goes on after a person's word, in this process or another.
+//! A tool is a type, a struct of arguments and one async function. A call that writes pauses the run before it runs;
+//! the run is stored, and goes on after a person's word, in this process or another.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -14,21 +14,20 @@
 //!
 //! use countersign::testing::{ScriptedModel, text, turn};
 //! use countersign::*;
-//! use serde_json::json;
+//!
+//! #[arguments]
+//! struct Page {
+//!     /// The number of the page.
+//!     id: u64,
+//! }
 //!
 //! struct PageDrop;
 //!
-//! #[async_trait::async_trait]
-//! impl Tool for PageDrop {
-//!     fn spec(&self) -> ToolSpec {
-//!         let name = |text: &str| text.parse().expect("a name");
-//!         let id = json!({ "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] });
-//!         let group = "content".parse().expect("a group");
-//!         ToolSpec::library(name("page_drop"), "Delete a page", group, Effect::Write, DataClass::EditorContent, id)
-//!     }
-//!
-//!     async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
-//!         Ok(format!("{} deleted page {}", cx.actor, arguments.members()["id"]).into())
+//! /// Delete a page.
+//! #[tool(group = "content", effect = write, data_class = editor_content)]
+//! impl PageDrop {
+//!     async fn call(&self, page: Page, cx: &CallContext) -> Result<ToolOutput, ToolError> {
+//!         Ok(format!("{} deleted page {}", cx.actor, page.id).into())
 //!     }
 //! }
 //!
@@ -63,7 +62,7 @@
 //! # }
 //! ```
 //!
-//! Then: [`Tool`] and [`ToolSpec`] for tools of your own, [`Model`] for a provider, [`Store`] for where runs are
+//! Then: [`Tool`] for tools of your own, with examples of each kind, [`Model`] for a provider, [`Store`] for where runs are
 //! kept, [`Runtime::policy`] and [`Runtime::unattended`] for callers with nobody to ask.
 //!
 //! Rule numbers in the documentation refer to `docs/spec.md`.
@@ -91,10 +90,12 @@ mod worker;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod testing;
+pub mod typed;
 
 pub use agent::{Agent, Agents};
 pub use clock::{Clock, SystemClock};
 pub use countersign_core::*;
+pub use countersign_macros::{arguments, tool};
 pub use decide::DecideError;
 pub use driver::Halt;
 pub use journal::DriveError;

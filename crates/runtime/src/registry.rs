@@ -111,6 +111,14 @@ impl Registry {
                 if spec.effect != Effect::Read || needs_approval(Some(&spec)).is_some() {
                     return Err(RegistryError::NeedsInputAndApproval(spec.name));
                 }
+                if !schema["properties"].is_object() {
+                    // Only fields that stand there are a person's to write (R9), so none of theirs would arrive.
+                    return Err(RegistryError::BadSchema {
+                        tool: spec.name,
+                        part: "input",
+                        reason: "it names no fields in `properties`".to_owned(),
+                    });
+                }
             }
             if registry.by_name.insert(spec.name.clone(), registry.tools.len()).is_some() {
                 return Err(RegistryError::DuplicateName(spec.name));
@@ -205,6 +213,9 @@ fn object_schema(tool: &ToolName, part: &'static str, schema: &Value) -> Result<
     let bad = |reason: String| RegistryError::BadSchema { tool: tool.clone(), part, reason };
     if !schema.is_object() {
         return Err(bad("it is not an object".to_owned()));
+    }
+    if schema.get("type").is_some_and(|kind| kind != "object") {
+        return Err(bad(format!("it describes {} and no object", schema["type"])));
     }
     validator(schema).map_err(bad)
 }

@@ -14,6 +14,218 @@ use serde_json::Value;
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// A tool: its facts and its code.
+///
+/// Mostly written by the attribute [`tool`](macro@crate::tool), which makes it of a type, a struct of arguments and
+/// one async function.
+///
+/// # A tool that reads
+///
+/// The words of the documentation comments are what the model is told, of the tool and of each argument. What a tool
+/// works with is in its own fields.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use countersign::{CallContext, Registry, ToolError, ToolOutput, arguments, tool};
+///
+/// #[arguments]
+/// struct Page {
+///     /// The number of the page.
+///     id: u64,
+/// }
+///
+/// struct PageGet {
+///     pages: BTreeMap<u64, String>,
+/// }
+///
+/// /// Read the text of a page.
+/// #[tool(group = "content", effect = read, data_class = editor_content)]
+/// impl PageGet {
+///     async fn call(&self, page: Page, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+///         match self.pages.get(&page.id) {
+///             Some(text) => Ok(text.as_str().into()),
+///             None => Err(ToolError::Answered(format!("There is no page {}.", page.id))),
+///         }
+///     }
+/// }
+///
+/// let tools = Registry::new([PageGet { pages: BTreeMap::new() }.into()])?;
+/// assert!(tools.tool("page_get").is_some());
+/// # Ok::<(), countersign::RegistryError>(())
+/// ```
+///
+/// # A tool that writes
+///
+/// It pauses its run before it does anything. What `preview` shows is what a person decides on; the precondition that
+/// it returns comes back in the call's context, so that nothing is done to a world that has changed meanwhile (A7).
+///
+/// ```
+/// use std::sync::Mutex;
+///
+/// use countersign::testing::{call_context, preview_context};
+/// use countersign::{
+///     Arguments, CallContext, PreviewContext, Tool, ToolError, ToolOutput, ToolPreview, arguments, tool,
+/// };
+///
+/// struct Notice {
+///     version: u64,
+///     text: String,
+/// }
+///
+/// #[arguments]
+/// struct NewText {
+///     /// What it is to say.
+///     text: String,
+/// }
+///
+/// struct NoticeSave {
+///     notice: Mutex<Notice>,
+/// }
+///
+/// /// Replace the notice on the door.
+/// #[tool(group = "content", effect = idempotent_write, data_class = public_content)]
+/// impl NoticeSave {
+///     async fn call(&self, new: NewText, cx: &CallContext) -> Result<ToolOutput, ToolError> {
+///         let mut notice = self.notice.lock().map_err(|_| ToolError::NoAnswer)?;
+///         if notice.text == new.text {
+///             return Ok("The notice says that already.".into());
+///         }
+///         if cx.precondition.as_ref().is_some_and(|seen| *seen != notice.version) {
+///             return Err(ToolError::Answered("The notice has changed meanwhile; read it again.".into()));
+///         }
+///         *notice = Notice { version: notice.version + 1, text: new.text };
+///         Ok(format!("Saved for {}.", cx.actor).into())
+///     }
+///
+///     async fn preview(&self, new: NewText, _cx: &PreviewContext) -> Result<ToolPreview, ToolError> {
+///         let notice = self.notice.lock().map_err(|_| ToolError::NoAnswer)?;
+///         Ok(ToolPreview {
+///             lines: vec![format!("- {}", notice.text), format!("+ {}", new.text)],
+///             precondition: Some(notice.version.into()),
+///         })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let door = NoticeSave { notice: Mutex::new(Notice { version: 1, text: "Open".to_owned() }) };
+/// let closed = Arguments::read(Some(r#"{"text":"Closed"}"#))?;
+/// let alice = "alice".parse()?;
+///
+/// let shown = Tool::preview(&door, &closed, &preview_context(&alice)).await.ok_or("it has one")??;
+/// assert_eq!(shown.lines, ["- Open", "+ Closed"]);
+/// let output = Tool::call(&door, &closed, &call_context(&alice, shown.precondition.clone())).await?;
+/// assert_eq!(output.content, "Saved for alice.");
+///
+/// // The same preview again, for a world that is another one by now.
+/// let open = Arguments::read(Some(r#"{"text":"Open"}"#))?;
+/// let refused = Tool::call(&door, &open, &call_context(&alice, shown.precondition)).await;
+/// assert!(matches!(refused, Err(ToolError::Answered(_))));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # A tool that a person fills in
+///
+/// A second type in `call` is what a person is asked for, field by field, each time the model calls the tool (R9). The
+/// model neither sees nor writes these fields.
+///
+/// ```
+/// use countersign::testing::call_context;
+/// use countersign::{Arguments, CallContext, Pause, Tool, ToolError, ToolOutput, arguments, tool};
+///
+/// #[arguments]
+/// struct Stay {
+///     /// The name of the guest.
+///     guest: String,
+/// }
+///
+/// #[arguments]
+/// struct Dates {
+///     /// The day of arrival.
+///     from: String,
+///     /// How many nights.
+///     #[schemars(range(min = 1, max = 30))]
+///     nights: u8,
+/// }
+///
+/// struct FindRoom;
+///
+/// /// Find a free room; the dates are asked of the guest.
+/// #[tool(group = "rooms", effect = read)]
+/// impl FindRoom {
+///     async fn call(&self, stay: Stay, dates: Dates, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+///         Ok(format!("Room 7 is free for {} from {}, {} nights.", stay.guest, dates.from, dates.nights).into())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// assert!(matches!(FindRoom.spec().pause, Pause::NeedsInput(_)));
+/// // As it is called after the answer: the model's field and the person's.
+/// let arguments = Arguments::read(Some(r#"{"guest":"Berta","from":"2027-05-01","nights":2}"#))?;
+/// let output = Tool::call(&FindRoom, &arguments, &call_context(&"alice".parse()?, None)).await?;
+/// assert_eq!(output.content, "Room 7 is free for Berta from 2027-05-01, 2 nights.");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What does not compile
+///
+/// A tool that does not say what it does to the world (A2):
+///
+/// ```compile_fail
+/// # use countersign::{CallContext, ToolError, ToolOutput, arguments, tool};
+/// # #[arguments]
+/// # struct Page { id: u64 }
+/// # struct PageDrop;
+/// /// Delete a page.
+/// #[tool(group = "content")]
+/// impl PageDrop {
+///     async fn call(&self, page: Page, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+///         Ok(format!("Deleted page {}.", page.id).into())
+///     }
+/// }
+/// ```
+///
+/// One that writes, and asks a person to fill something in (A3):
+///
+/// ```compile_fail
+/// # use countersign::{CallContext, ToolError, ToolOutput, arguments, tool};
+/// # #[arguments]
+/// # struct Page { id: u64 }
+/// # #[arguments]
+/// # struct Reason { text: String }
+/// # struct PageDrop;
+/// /// Delete a page.
+/// #[tool(group = "content", effect = write)]
+/// impl PageDrop {
+///     async fn call(&self, page: Page, why: Reason, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+///         Ok(format!("Deleted page {} because {}.", page.id, why.text).into())
+///     }
+/// }
+/// ```
+///
+/// And a name or a group that is none:
+///
+/// ```compile_fail,E0080
+/// # use countersign::{CallContext, ToolError, ToolOutput, arguments, tool};
+/// # #[arguments]
+/// # struct Page { id: u64 }
+/// # struct PageDrop;
+/// /// Delete a page.
+/// #[tool(name = "page drop", group = "content", effect = write)]
+/// impl PageDrop {
+///     async fn call(&self, page: Page, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+///         Ok(format!("Deleted page {}.", page.id).into())
+///     }
+/// }
+/// ```
+///
+/// # By hand
+///
+/// Where the facts are known only when the program runs, implement the trait: [`ToolSpec`] has all facts, and
+/// [`typed`](crate::typed) the schema of a type and the way back from arguments.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// What its host declares about it. Read once, at registration.

@@ -10,55 +10,44 @@ use std::time::Duration;
 use async_trait::async_trait;
 use countersign::testing::{ScriptedModel, text, turn};
 use countersign::{
-    Agent, AgentLoop, AgentName, Agents, Arguments, CallContext, DataClass, Decision, Effect, Enforcement,
-    Finished, GroupName, GroupSetting, InputMessage, InputRole, Limits, MemoryStore, ModelRef, Models,
-    OperatorWord, Origin, Outcome, Parts, Pause, PendingId, Principal, Provider, ProviderName, Registry,
-    RunError, RunId, RunLimits, RunRequest, Runtime, Store, Subject, SystemClock, Tool, ToolError, ToolName,
-    ToolOutput, ToolPolicy, ToolRequest, ToolSpec, UnattendedFilter, Waiting, Zone,
+    Agent, AgentLoop, AgentName, Agents, CallContext, Decision, Enforcement, Finished, GroupSetting,
+    InputMessage, InputRole, Limits, MemoryStore, ModelRef, Models, Outcome, Parts, PendingId,
+    PreviewContext, Principal, Provider, ProviderName, Registry, RunError, RunId, RunLimits, RunRequest,
+    Runtime, Store, Subject, SystemClock, ToolError, ToolName, ToolOutput, ToolPolicy, ToolPreview,
+    ToolRequest, UnattendedFilter, Waiting, Zone, arguments, tool,
 };
-use serde_json::json;
 
-struct PageGet;
-struct PageDrop;
-
-fn page_tool(name: &str, effect: Effect) -> ToolSpec {
-    ToolSpec {
-        name: ToolName::parse(name).unwrap(),
-        description: "Works on a page".to_owned(),
-        group: GroupName::parse("content").unwrap(),
-        origin: Origin::Library,
-        effect,
-        data_class: DataClass::EditorContent,
-        enabled_by_default: true,
-        requires_admin: false,
-        pause: Pause::Runs,
-        operator: OperatorWord::Silent,
-        parameters: json!({ "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] }),
-    }
+#[arguments]
+struct Page {
+    /// The number of the page.
+    id: u64,
 }
 
-#[async_trait]
-impl Tool for PageGet {
-    fn spec(&self) -> ToolSpec {
-        page_tool("page_get", Effect::Read)
-    }
+struct PageGet;
 
-    async fn call(&self, arguments: &Arguments, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
-        match arguments.members()["id"].as_i64() {
-            Some(7) => Ok("The page of seven.".into()),
+/// Read a page.
+#[tool(group = "content", effect = read, data_class = editor_content)]
+impl PageGet {
+    async fn call(&self, page: Page, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+        match page.id {
+            7 => Ok("The page of seven.".into()),
             _ => Err(ToolError::Answered("There is no such page.".to_owned())),
         }
     }
 }
 
-#[async_trait]
-impl Tool for PageDrop {
-    fn spec(&self) -> ToolSpec {
-        page_tool("page_drop", Effect::Write)
+struct PageDrop;
+
+/// Delete a page.
+#[tool(group = "content", effect = write, data_class = editor_content)]
+impl PageDrop {
+    async fn call(&self, page: Page, cx: &CallContext) -> Result<ToolOutput, ToolError> {
+        Ok(format!("Deleted page {} for {}.", page.id, cx.actor).into())
     }
 
-    async fn call(&self, _arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
-        Ok(format!("Deleted for {} under a key of {} characters.", cx.actor, cx.idempotency_key.len()).into())
+    async fn preview(&self, page: Page, cx: &PreviewContext) -> Result<ToolPreview, ToolError> {
+        let line = format!("page {} goes, as {} wants", page.id, cx.actor);
+        Ok(ToolPreview { lines: vec![line], precondition: None })
     }
 }
 

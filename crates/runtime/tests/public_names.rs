@@ -8,6 +8,7 @@ const COMMITTED: &str = include_str!("public-names.txt");
 const CORE: &str = include_str!("../../core/src/lib.rs");
 const RUNTIME: &str = include_str!("../src/lib.rs");
 const TESTING: &str = include_str!("../src/testing.rs");
+const TYPED: &str = include_str!("../src/typed.rs");
 
 /// The names of all `pub use` lists and `pub mod` lines, with what comes before them.
 fn names_of(prefix: &str, source: &str) -> BTreeSet<String> {
@@ -50,6 +51,7 @@ fn the_public_names_are_the_committed_ones() {
     let mut found = names_of("countersign_core", CORE);
     found.extend(names_of("countersign", RUNTIME));
     found.extend(items_of("countersign::testing", TESTING));
+    found.extend(items_of("countersign::typed", TYPED));
     assert!(found.len() > 150, "the lists were not understood: {found:#?}");
     let committed: BTreeSet<String> = COMMITTED.lines().map(str::to_owned).collect();
     let mut difference = String::new();

@@ -1,0 +1,142 @@
+//! Between a tool's own types and the JSON of the port: what the attribute `tool` writes its code with.
+//!
+//! Invariant: the schema of a type admits no field that the type does not have, and a type is read from exactly
+//! the canonical text that was shown, hashed and approved (A5). What the type refuses although its schema let it
+//! pass ends as an error result before anything was done. Whoever implements [`Tool`](crate::Tool) by hand may
+//! use the same functions.
+//!
+//! Not here: checking arguments against a schema (the registry), merging in what a person filled in (the judge).
+
+use countersign_core::{Arguments, canonical};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::tool::ToolError;
+
+pub use schemars::{self, JsonSchema};
+pub use serde::{self, Deserialize};
+
+/// The JSON Schema of a type, as a model or a person is to fill it: an object without other fields than the
+/// type's. The type's own name is not in it, so that renaming the type leaves the tool what it was (A6).
+///
+/// ```
+/// use countersign::typed::schema;
+/// use serde_json::json;
+///
+/// #[countersign::arguments]
+/// struct Page {
+///     /// The number of the page.
+///     id: u32,
+/// }
+///
+/// assert_eq!(
+///     schema::<Page>(),
+///     json!({
+///         "type": "object",
+///         "properties": {
+///             "id": {
+///                 "type": "integer", "minimum": 0, "maximum": u32::MAX, "description": "The number of the page."
+///             }
+///         },
+///         "required": ["id"],
+///         "additionalProperties": false
+///     })
+/// );
+/// ```
+pub fn schema<T: JsonSchema>() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12()
+        .with(|settings| {
+            settings.meta_schema = None;
+            // Not every model follows references.
+            settings.inline_subschemas = true;
+        })
+        .with_transform(schemars::transform::RecursiveTransform(bounds_for_formats));
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    close(schema.ensure_object());
+    schema.to_value()
+}
+
+/// Says in words of the standard what the integer formats of Rust mean, so that what does not fit is refused
+/// before a person is asked. 64 bits are the bounds of all arguments.
+fn bounds_for_formats(schema: &mut schemars::Schema) {
+    let Some(format) = schema.get("format").and_then(Value::as_str) else { return };
+    let bounds: [(&str, Option<i64>); 2] = match format {
+        "int32" => [("minimum", Some(i32::MIN.into())), ("maximum", Some(i32::MAX.into()))],
+        "uint32" => [("minimum", Some(0)), ("maximum", Some(u32::MAX.into()))],
+        "int8" | "int16" | "int64" | "int128" | "int" | "uint8" | "uint16" | "uint64" | "uint128"
+        | "uint" | "float" | "double" => [("minimum", None), ("maximum", None)],
+        _ => return,
+    };
+    schema.remove("format");
+    for (word, bound) in bounds {
+        if let (Some(bound), None) = (bound, schema.get(word)) {
+            schema.insert(word.to_owned(), bound.into());
+        }
+    }
+}
+
+/// Closes a schema against fields that it does not name.
+fn close(schema: &mut Map<String, Value>) {
+    schema.remove("title");
+    schema.entry("type").or_insert_with(|| "object".into());
+    if schema.contains_key("additionalProperties") || schema.contains_key("unevaluatedProperties") {
+        return;
+    }
+    // Fields that stand in a part are no additional ones to the standard only in the second word.
+    let has_parts = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|part| schema.contains_key(*part));
+    let word = if has_parts { "unevaluatedProperties" } else { "additionalProperties" };
+    schema.insert(word.to_owned(), false.into());
+}
+
+/// Reads arguments into a type, from their canonical text (A5).
+///
+/// # Errors
+/// [`ToolError::NotSent`], with a sentence for the model, when the type refuses them.
+pub fn read<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
+    read_text(&arguments.canonical())
+}
+
+/// Reads the arguments of a tool that needs input: the model's type, and the type that a person filled in. Each
+/// is given the fields that its own schema names (R9).
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with_input<T, I>(arguments: &Arguments) -> Result<(T, I), ToolError>
+where
+    T: DeserializeOwned + JsonSchema,
+    I: DeserializeOwned + JsonSchema,
+{
+    let (asked, filled_in) = (schema::<T>(), schema::<I>());
+    let (mut rest, mut input) = (arguments.members().clone(), Map::new());
+    for name in filled_in["properties"].as_object().into_iter().flat_map(Map::keys) {
+        // A field of both types is the model's proposal and the person's word on it: both see the word.
+        let kept = asked["properties"].get(name).and_then(|_| rest.get(name).cloned());
+        input.extend(rest.remove_entry(name));
+        rest.extend(kept.map(|value| (name.clone(), value)));
+    }
+    Ok((read_text(&canonical(&rest.into()))?, read_text(&canonical(&input.into()))?))
+}
+
+fn read_text<T: DeserializeOwned>(canonical: &str) -> Result<T, ToolError> {
+    serde_json::from_str(canonical)
+        .map_err(|error| ToolError::NotSent(format!("Not run: the arguments cannot be used: {error}.")))
+}
+
+/// What only the code that the attribute `tool` writes should call.
+#[doc(hidden)]
+pub mod written {
+    use std::str::FromStr;
+
+    use countersign_core::NotAName;
+
+    pub use async_trait::async_trait;
+
+    /// A name of the program's own text.
+    #[expect(
+        clippy::expect_used,
+        reason = "an assertion beside each call stops the compiler at what is no name"
+    )]
+    pub fn name<N: FromStr<Err = NotAName>>(checked: &'static str) -> N {
+        checked.parse().expect("a name that was checked when the program was compiled")
+    }
+}

@@ -3,6 +3,8 @@
 //! Invariant: the stored form of version 1 (`Stored`) is frozen when it ships; [`Event::decode`] is the only
 //! way in, and refuses a newer version instead of guessing (R2). Not here: what a log means (`run`).
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +136,7 @@ impl GateDenied {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the fields are the words of the contract")]
 pub struct ModelReplied {
-    pub reply: Reply,
+    pub reply: Arc<Reply>,
     /// The one completion after the cap of iterations, whose calls are dropped (L1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closing: bool,
@@ -263,7 +265,7 @@ pub struct CallStarted {
 pub struct CallFinished {
     pub call: CallId,
     pub tool: String,
-    pub result: CallResult,
+    pub result: Arc<CallResult>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

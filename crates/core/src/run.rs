@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rpds::{RedBlackTreeSetSync, VectorSync};
 
 use crate::decision::Decided;
 use crate::event::{Created, Durability, Entry, Event, FailCode, ModelFailCode};
@@ -26,7 +27,7 @@ use take::touched_pendings;
 
 pub use turn::{Bar, CallState, Running, Stage, Turn};
 
-/// A run at one revision. Cloning is cheap: what is settled is shared.
+/// A run at one revision. Cloning costs the same however long it is: what is settled is shared.
 #[derive(Clone, Debug)]
 pub struct Run {
     id: RunId,
@@ -34,10 +35,11 @@ pub struct Run {
     created_at: Timestamp,
     updated_at: Timestamp,
     revision: u64,
-    history: Vec<Arc<Turn>>,
+    history: VectorSync<Arc<Turn>>,
+    call_ids: RedBlackTreeSetSync<CallId>,
     turn: Option<Turn>,
     last_reply: Option<Arc<Reply>>,
-    pendings: Vec<Arc<PendingRecord>>,
+    pendings: VectorSync<Arc<PendingRecord>>,
     usage: Usage,
     iterations: u32,
     interruptions: u32,
@@ -166,10 +168,11 @@ impl Run {
             created_at: at,
             updated_at: at,
             revision: 1,
-            history: Vec::new(),
+            history: VectorSync::new_sync(),
+            call_ids: RedBlackTreeSetSync::new_sync(),
             turn: None,
             last_reply: None,
-            pendings: Vec::new(),
+            pendings: VectorSync::new_sync(),
             usage: Usage::default(),
             iterations: 0,
             interruptions: 0,
@@ -200,7 +203,7 @@ impl Run {
         }
         let mut run = Self::start(id, (**created).clone(), first.at);
         for entry in rest {
-            run.take(entry)?;
+            run.take_next(entry)?;
         }
         Ok(run)
     }
@@ -211,7 +214,7 @@ impl Run {
     /// [`Illegal`]; this run is as it was.
     pub fn apply(&self, entry: &Entry) -> Result<Self, Illegal> {
         let mut after = self.clone();
-        after.take(entry)?;
+        after.take_next(entry)?;
         Ok(after)
     }
 
@@ -226,7 +229,7 @@ impl Run {
         for event in &events {
             durability = durability.max(event.durability()).max(run.durability_of_result(event));
             touched.extend(touched_pendings(event));
-            run.take(&Entry { seq: run.revision, at, event: event.clone() })?;
+            run.take(event, at)?;
         }
         let changes = run.changes(events, at, durability, &touched);
         Ok((run, changes))
@@ -259,16 +262,20 @@ impl Run {
         }
     }
 
-    /// Takes one entry. May leave a half-changed run behind when it refuses, so only clones see it.
-    fn take(&mut self, entry: &Entry) -> Result<(), Illegal> {
-        let refuse = |reason| Err(Illegal { kind: entry.event.kind(), reason });
+    fn take_next(&mut self, entry: &Entry) -> Result<(), Illegal> {
         if entry.seq != self.revision {
-            return refuse("it is not the next of the log");
+            return Err(Illegal { kind: entry.event.kind(), reason: "it is not the next of the log" });
         }
-        if self.end.is_some() && !matches!(entry.event, Event::PendingRefused(_)) {
+        self.take(&entry.event, entry.at)
+    }
+
+    /// Takes the next event. May leave a half-changed run behind when it refuses, so only clones see it.
+    fn take(&mut self, event: &Event, at: Timestamp) -> Result<(), Illegal> {
+        let refuse = |reason| Err(Illegal { kind: event.kind(), reason });
+        if self.end.is_some() && !matches!(event, Event::PendingRefused(_)) {
             return refuse("the run has ended");
         }
-        let done = match &entry.event {
+        let done = match event {
             Event::RunCreated(_) => Err("a run is created once"),
             Event::GateDenied(_) => Ok(()),
             Event::PendingRefused(refused) => {
@@ -276,12 +283,10 @@ impl Run {
             }
             Event::ModelReplied(replied) => self.take_reply(&replied.reply, replied.closing),
             Event::ModelFailed(failed) => self.take_model_failure(&failed.model, failed.code, failed.usage),
-            Event::PendingOpened(pending) => self.take_question(pending, entry.at),
-            Event::PendingEdited(pending) => self.take_edit(pending, entry.at),
-            Event::PendingDecided(decided) => {
-                self.take_decision(&decided.pending, &decided.decided, entry.at)
-            }
-            Event::PendingClosed(closed) => self.take_closing(&closed.pending, closed.status, entry.at),
+            Event::PendingOpened(pending) => self.take_question(pending, at),
+            Event::PendingEdited(pending) => self.take_edit(pending, at),
+            Event::PendingDecided(decided) => self.take_decision(&decided.pending, &decided.decided, at),
+            Event::PendingClosed(closed) => self.take_closing(&closed.pending, closed.status, at),
             Event::CallStarted(started) => self.take_start(started),
             Event::CallFinished(finished) => self.take_result(&finished.call, &finished.result),
             Event::CallUnknown(unknown) => self.take_unknown(&unknown.call),
@@ -293,13 +298,13 @@ impl Run {
                     Ok(())
                 }
             },
-            Event::RunCompleted(completed) => self.take_completion(completed.limit, entry.at),
-            Event::RunFailed(failed) => self.take_failure(failed.code, entry.at),
-            Event::RunCancelled(cancelled) => self.take_cancellation(&cancelled.by, entry.at),
+            Event::RunCompleted(completed) => self.take_completion(completed.limit, at),
+            Event::RunFailed(failed) => self.take_failure(failed.code, at),
+            Event::RunCancelled(cancelled) => self.take_cancellation(&cancelled.by, at),
         };
         done.or_else(refuse)?;
         self.revision += 1;
-        self.updated_at = entry.at;
+        self.updated_at = at;
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! (`calls`, `questions`).
 
 mod calls;
+mod flights;
 mod questions;
 
 use std::collections::{BTreeMap, HashSet};
@@ -26,6 +27,10 @@ use crate::progress::Progress;
 use crate::runtime::Parts;
 use crate::store::{Lease, Revision, StoreFault};
 
+/// How long results of reads wait for the answer to come with which they are stored. A model that answers
+/// sooner costs no commit of its own; with one that thinks longer, a killed process has lost none of them.
+const FLUSH_AFTER: Duration = Duration::from_millis(20);
+
 /// Why a driver stopped without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
@@ -44,7 +49,7 @@ pub(crate) struct Driver {
     parts: Arc<Parts>,
     progress: Arc<dyn Progress>,
     journal: Journal,
-    gates: AgentGates,
+    gates: Arc<AgentGates>,
     talks: BTreeMap<ModelRef, Talk>,
     mine: HashSet<CallId>,
     stop: CancellationToken,
@@ -72,7 +77,18 @@ fn lease_end(now: Timestamp, length: Duration) -> Timestamp {
 /// A conversation and how much of the transcript it has been given.
 struct Talk {
     conversation: Box<dyn Conversation>,
-    told: usize,
+    /// How many turns, after what comes before them; absent: not even that.
+    told: Option<usize>,
+}
+
+impl Talk {
+    fn tell(&mut self, run: &Run) {
+        match self.told {
+            Some(turns) => run.transcript_after(turns).for_each(|message| self.conversation.add(&message)),
+            None => run.transcript().for_each(|message| self.conversation.add(&message)),
+        }
+        self.told = Some(run.turns());
+    }
 }
 
 /// Drives a claimed run to its next stop. The lease is given back on every way out but a lost one.
@@ -94,13 +110,13 @@ pub(crate) async fn drive(
             lease.clone(),
         )
         .await?;
-        let created = journal.run.created();
-        let agent = parts.agents.find(&created.agent).filter(|_| parts.knows_the_model_of(&journal.run));
+        let created = journal.run().created();
+        let agent = parts.agents.find(&created.agent).filter(|_| parts.knows_the_model_of(journal.run()));
         let Some(agent) = agent else {
             store.release(&lease, journal.revision()).await?;
-            return Ok((Halt::AgentGone, journal.run));
+            return Ok((Halt::AgentGone, journal.into_run()));
         };
-        let gates = parts.agents.gates_of_run(agent, created, &parts.models, &parts.tools);
+        let gates = Arc::new(parts.agents.gates_of_run(agent, created, &parts.models, &parts.tools));
         let mut driver = Driver {
             parts: Arc::clone(&parts),
             progress,
@@ -113,7 +129,7 @@ pub(crate) async fn drive(
             heart,
         };
         let halt = driver.run().await?;
-        Ok((halt, driver.journal.run))
+        Ok((halt, driver.journal.into_run()))
     };
     let driven: Result<(Halt, Run), DriveError> = driven.await;
     if let Err(DriveError::Store(_)) = &driven {
@@ -172,11 +188,12 @@ impl Driver {
             if self.lost.is_cancelled() {
                 return Err(DriveError::LeaseLost);
             }
-            let step = self.journal.run.next();
+            let step = self.journal.run().next();
             // What was started is executed: a start that is left behind would make a write unknown.
             let in_hand =
                 matches!(&step, Step::Execute(calls) if calls.iter().any(|call| self.mine.contains(call)));
             if self.stop.is_cancelled() && !in_hand {
+                self.journal.flush().await?;
                 self.parts.store.release(self.journal.lease(), Revision::PAST_ALL).await?;
                 return Ok(Halt::Stopped);
             }
@@ -210,6 +227,7 @@ impl Driver {
 
     /// Gives the run back, unless something arrived since the last look (R5).
     async fn release(&mut self) -> Result<bool, DriveError> {
+        self.journal.flush().await?;
         let given_back = self.parts.store.release(self.journal.lease(), self.journal.revision()).await?;
         if !given_back {
             self.journal.reload().await?;
@@ -233,10 +251,13 @@ impl Driver {
     }
 
     fn subjects(&self) -> Vec<Subject> {
-        vec![self.journal.run.created().owner.clone()]
+        vec![self.journal.run().created().owner.clone()]
     }
 
     async fn ask_model(&mut self, wanted: Ask) -> Result<(), DriveError> {
+        if self.journal.holds_back_an_answer() {
+            return self.journal.flush().await;
+        }
         let Some(provider) = self.parts.models.find(&wanted.model) else {
             // A fallback that is not configured is passed over, visibly.
             let failed = ModelFailed {
@@ -254,14 +275,11 @@ impl Driver {
             let look = self.parts.store.look(&self.subjects()).await?;
             self.parts.tools.offers(&self.bench(&look).offered())
         };
-        let mut talk = self
-            .talks
-            .remove(&wanted.model)
-            .unwrap_or_else(|| Talk { conversation: provider.client.converse(&wanted.model.model), told: 0 });
-        for message in self.journal.run.transcript().skip(talk.told) {
-            talk.conversation.add(&message);
-            talk.told += 1;
-        }
+        let mut talk = self.talks.remove(&wanted.model).unwrap_or_else(|| Talk {
+            conversation: provider.client.converse(&wanted.model.model),
+            told: None,
+        });
+        talk.tell(self.journal.run());
         let (clock, progress) = (Arc::clone(&self.parts.clock), Arc::clone(&self.progress));
         let asked = {
             let asking = ask(&mut *talk.conversation, &offers, &wanted.model, &*clock, &*progress);
@@ -271,8 +289,13 @@ impl Driver {
                     asked = &mut asking => break Some(asked),
                     () = self.lost.cancelled() => break None,
                     () = self.stop.cancelled() => break None,
-                    () = clock.sleep(self.parts.limits.poll) => {
-                        if self.journal.follow().await && self.journal.run.is_cancelled() {
+                    () = clock.sleep(if self.journal.holds_back() { FLUSH_AFTER } else { self.parts.limits.poll }) => {
+                        if self.journal.holds_back() {
+                            self.journal.flush().await?;
+                        } else {
+                            self.journal.follow().await;
+                        }
+                        if self.journal.run().is_cancelled() {
                             break None;
                         }
                     }
@@ -283,7 +306,7 @@ impl Driver {
         let event = match asked {
             None => return Ok(()),
             Some(Ok(asked)) => Event::ModelReplied(Box::new(ModelReplied {
-                reply: self.with_our_ids(&wanted.model, asked),
+                reply: Arc::new(self.with_our_ids(&wanted.model, asked)),
                 closing: wanted.closing,
             })),
             Some(Err(Unanswered { code, status, attempts, usage })) => {

@@ -1,12 +1,14 @@
-//! A run in the hands of a driver: what its log says, and the next append.
+//! A run in the hands of a driver: what its log says, what is held back of it, and the next append.
 //!
-//! Invariant: the run here is always the fold of a log that was stored. Whoever finds that the log has moved
-//! on folds it anew; whoever lost the lease appends nothing (R6).
+//! Invariant: what was stored is a prefix of what is known here, and what is held back is only what may be
+//! lost and found out again: answers of a model and results of reads, until somebody would act on them (R3).
+//! Whoever finds that the log has moved on folds it anew; whoever lost the lease appends nothing (R6).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_core::{Changes, Event, Illegal, Run, RunId, Subject};
+use countersign_core::{Durability, Event, Illegal, Run, RunId, Subject};
+use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::progress::Progress;
@@ -17,23 +19,37 @@ const RESULT_RETRIES_MAX: u32 = 10;
 /// How long after.
 const RESULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What came of an append.
-enum Appended {
-    /// It is stored.
-    Stored(Box<Changes>),
-    /// The judge wanted nothing stored.
-    Nothing,
-    /// The log had moved on, and has been folded anew.
-    MovedOn,
-}
-
 /// A run in the hands of a driver.
 pub(crate) struct Journal {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     progress: Arc<dyn Progress>,
     lease: Lease,
-    pub(crate) run: Run,
+    /// The fold of the stored log.
+    stored: Run,
+    /// What happened since, in order.
+    held_back: Vec<Event>,
+    /// The fold of both.
+    run: Run,
+}
+
+/// What a judge makes of one look.
+pub(crate) enum Judgement {
+    /// Store this.
+    Record(Vec<Event>),
+    /// Store nothing: more must be done first, and it cannot be done in the storing transaction.
+    Nothing,
+}
+
+/// What came of a judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// It is stored.
+    Stored,
+    /// The judge wanted nothing stored.
+    Nothing,
+    /// The log had moved on, and has been folded anew: look at it again.
+    MovedOn,
 }
 
 /// Why a driver must stop.
@@ -84,37 +100,40 @@ impl Journal {
         lease: Lease,
     ) -> Result<Self, DriveError> {
         let run = load(&*store, &lease.run).await?;
-        Ok(Self { store, clock, progress, lease, run })
+        Ok(Self { store, clock, progress, lease, stored: run.clone(), held_back: Vec::new(), run })
     }
 
     pub(crate) fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    pub(crate) fn revision(&self) -> Revision {
-        Revision(self.run.revision())
+    /// The run as it is known here.
+    pub(crate) fn run(&self) -> &Run {
+        &self.run
     }
 
-    /// Stores events that still apply. Where the log has moved on they are tried again on the new one, and
-    /// forgotten if they do not fit it any more: a sibling's answer loses no result, and a cancel wins.
+    pub(crate) fn into_run(self) -> Run {
+        self.run
+    }
+
+    /// How far the log is stored.
+    pub(crate) fn revision(&self) -> Revision {
+        Revision(self.stored.revision())
+    }
+
+    /// Notes what happened. What promises something to the world is stored at once; answers and results of
+    /// reads wait for the next append, so that a turn of reads is one commit.
     ///
     /// What does not fit a log that has not moved on would be proposed again for ever, so it ends the drive.
     pub(crate) async fn record(&mut self, events: Vec<Event>) -> Result<(), DriveError> {
-        let mut moved_on = false;
-        while !events.is_empty() {
-            let (after, changes) = match self.run.record(events.clone(), self.clock.now()) {
-                Ok(recorded) => recorded,
-                Err(_) if moved_on => break,
-                Err(illegal) => return Err(self.unreadable(illegal.to_string())),
-            };
-            match self.append(Append::Plain(changes)).await? {
-                Appended::Stored(_) => {
-                    self.run = after;
-                    break;
-                }
-                Appended::Nothing | Appended::MovedOn => moved_on = true,
-            }
+        let recorded = self.run.record(events.clone(), self.clock.now());
+        let (after, changes) = recorded.map_err(|illegal| self.unreadable(&illegal))?;
+        if changes.durability() == Durability::Disk {
+            return self.store(events).await;
         }
+        self.run = after;
+        self.tell(&events);
+        self.held_back.extend(events);
         Ok(())
     }
 
@@ -135,57 +154,121 @@ impl Journal {
         }
     }
 
-    /// Stores what a judge makes of the switches and rights that the storing transaction reads (G9). Where
-    /// the log has moved on nothing is stored (`false`), and the caller looks at the run again.
+    /// Whether something is held back that was not stored yet.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.held_back.is_empty()
+    }
+
+    /// Whether a model's answer is held back, on which nobody may act before it is stored (R3).
+    pub(crate) fn holds_back_an_answer(&self) -> bool {
+        self.held_back.iter().any(|event| !matches!(event, Event::CallFinished(_)))
+    }
+
+    /// Stores what is held back.
+    pub(crate) async fn flush(&mut self) -> Result<(), DriveError> {
+        self.store(Vec::new()).await
+    }
+
+    /// Stores what is held back and then these. Where the log has moved on, they are tried again on the new
+    /// one, and forgotten if they do not fit it any more: a sibling's answer loses no result, and a cancel wins.
+    async fn store(&mut self, mut events: Vec<Event>) -> Result<(), DriveError> {
+        loop {
+            let owed: Vec<Event> = self.held_back.iter().chain(&events).cloned().collect();
+            if owed.is_empty() {
+                return Ok(());
+            }
+            let recorded = self.stored.record(owed, self.clock.now());
+            let (after, changes) = recorded.map_err(|illegal| self.unreadable(&illegal))?;
+            match self.append(Append::Plain(changes)).await? {
+                Judged::Stored => {
+                    self.tell(&events);
+                    self.adopt(after);
+                    return Ok(());
+                }
+                Judged::Nothing | Judged::MovedOn => {
+                    if self.run.record(events.clone(), self.clock.now()).is_err() {
+                        events.clear();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stores what is held back and then what a judge makes of the switches and rights that the storing
+    /// transaction reads (G9). Where the log has moved on, the caller looks at the run again.
     pub(crate) async fn record_judged(
         &mut self,
         subjects: Vec<Subject>,
-        judge: impl FnOnce(&Run, &Look) -> Vec<Event> + Send + 'static,
-    ) -> Result<bool, DriveError> {
-        let (run, now) = (self.run.clone(), self.clock.now());
+        judge: impl FnOnce(&Run, &Look) -> Judgement + Send + 'static,
+    ) -> Result<Judged, DriveError> {
+        let (run, stored, mut owed) = (self.run.clone(), self.stored.clone(), self.held_back.clone());
+        let now = self.clock.now();
+        let (say, mut said) = oneshot::channel();
         let judge = Box::new(move |look: &Look| {
-            let events = judge(&run, look);
-            let recorded: Result<_, Illegal> = run.record(events, now);
-            recorded.ok().map(|(_, changes)| changes)
+            let Judgement::Record(events) = judge(&run, look) else { return None };
+            owed.extend(events.iter().cloned());
+            let (recorded, changes) = match stored.record(owed, now) {
+                Ok((after, changes)) => (Ok((after, events)), Some(changes)),
+                Err(illegal) => (Err(illegal), None),
+            };
+            // Nobody listens any more only where nobody wants it stored any more.
+            say.send(recorded).ok().and(changes)
         });
-        let changes = match self.append(Append::Judged { subjects, judge }).await? {
-            Appended::Stored(changes) => changes,
-            Appended::MovedOn => return Ok(false),
-            Appended::Nothing => {
-                return Err(self.unreadable("a start that was judged does not fit it".to_owned()));
+        let judged = self.append(Append::Judged { subjects, judge }).await?;
+        match (judged, said.try_recv()) {
+            (Judged::Stored, Ok(Ok((after, events)))) => {
+                self.tell(&events);
+                self.adopt(after);
             }
-        };
-        let folded = self.run.record(changes.events().to_vec(), changes.at());
-        let (after, _) = folded.map_err(|illegal| self.unreadable(illegal.to_string()))?;
-        self.run = after;
-        Ok(true)
+            (Judged::Stored, _) => self.reload().await?,
+            (Judged::Nothing, Ok(Err(illegal))) => return Err(self.unreadable(&illegal)),
+            (Judged::Nothing | Judged::MovedOn, _) => {}
+        }
+        Ok(judged)
     }
 
-    async fn append(&mut self, append: Append) -> Result<Appended, DriveError> {
+    async fn append(&mut self, append: Append) -> Result<Judged, DriveError> {
         let writer = Writer::Worker(self.lease.clone());
         match self.store.append(&self.lease.run, self.revision(), &writer, self.clock.now(), append).await {
-            Ok(Some(changes)) => {
-                changes.events().iter().for_each(|event| self.progress.stored(event));
-                Ok(Appended::Stored(Box::new(changes)))
-            }
-            Ok(None) => Ok(Appended::Nothing),
+            Ok(Some(_)) => Ok(Judged::Stored),
+            Ok(None) => Ok(Judged::Nothing),
             Err(AppendError::Conflict) => {
                 self.reload().await?;
-                Ok(Appended::MovedOn)
+                Ok(Judged::MovedOn)
             }
             Err(AppendError::LeaseLost) => Err(DriveError::LeaseLost),
             Err(AppendError::NotFound(run)) => Err(DriveError::NotFound(run)),
-            Err(AppendError::Unreadable { reason, .. }) => Err(self.unreadable(reason)),
+            Err(AppendError::Unreadable { run, reason }) => Err(DriveError::Unreadable { run, reason }),
             Err(AppendError::Fault(fault)) => Err(fault.into()),
         }
     }
 
-    fn unreadable(&self, reason: String) -> DriveError {
-        DriveError::Unreadable { run: self.lease.run.clone(), reason }
+    fn unreadable(&self, illegal: &Illegal) -> DriveError {
+        DriveError::Unreadable { run: self.lease.run.clone(), reason: illegal.to_string() }
     }
 
+    fn tell(&self, events: &[Event]) {
+        events.iter().for_each(|event| self.progress.happened(event));
+    }
+
+    /// All is stored.
+    fn adopt(&mut self, after: Run) {
+        self.stored = after.clone();
+        self.run = after;
+        self.held_back.clear();
+    }
+
+    /// Folds the log anew. What is held back and does not fit it any more is forgotten.
     pub(crate) async fn reload(&mut self) -> Result<(), DriveError> {
-        self.run = load(&*self.store, &self.lease.run).await?;
+        self.stored = load(&*self.store, &self.lease.run).await?;
+        self.run = self.stored.clone();
+        let now = self.clock.now();
+        for event in std::mem::take(&mut self.held_back) {
+            if let Ok((after, _)) = self.run.record(vec![event.clone()], now) {
+                self.run = after;
+                self.held_back.push(event);
+            }
+        }
         Ok(())
     }
 

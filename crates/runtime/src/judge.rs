@@ -30,6 +30,24 @@ pub(crate) enum Ruling<'a> {
     Refuse(Refused),
 }
 
+impl<'a> Ruling<'a> {
+    /// Whether a person must be asked first, for the decision or for what only they know (A3).
+    pub(crate) fn needs_person(&self) -> bool {
+        match self {
+            Self::Pass(passed) => passed.because.is_some() || passed.input.is_some(),
+            Self::Refuse(_) => false,
+        }
+    }
+
+    /// What a call starts on whose turn needs nobody.
+    pub(crate) fn at_once(self) -> Result<(Passed<'a>, Clearance), Refused> {
+        match self {
+            Self::Pass(passed) => Ok((passed, Clearance::NotNeeded)),
+            Self::Refuse(refused) => Err(refused),
+        }
+    }
+}
+
 /// A call that may take part.
 #[derive(Debug)]
 pub(crate) struct Passed<'a> {

@@ -22,8 +22,9 @@ pub enum Doing<'a> {
 
 /// Whoever watches.
 pub trait Progress: Send + Sync {
-    /// An event was stored.
-    fn stored(&self, event: &Event);
+    /// An event of the run: stored, or, where it may be lost and found out again, to be stored before anybody
+    /// acts on it. Each is told once, in order.
+    fn happened(&self, event: &Event);
     /// Something that takes a while has begun.
     fn doing(&self, doing: Doing<'_>);
 }
@@ -33,6 +34,6 @@ pub trait Progress: Send + Sync {
 pub struct Unwatched;
 
 impl Progress for Unwatched {
-    fn stored(&self, _event: &Event) {}
+    fn happened(&self, _event: &Event) {}
     fn doing(&self, _doing: Doing<'_>) {}
 }

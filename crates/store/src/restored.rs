@@ -196,7 +196,9 @@ fn refused(run: &Run) -> Vec<Event> {
     calls(run)
         .filter_map(|state| {
             let (call, tool) = (state.call.id.clone(), state.call.name.clone());
-            result(state).map(|result| Event::CallFinished(Box::new(CallFinished { call, tool, result })))
+            result(state).map(|result| {
+                Event::CallFinished(Box::new(CallFinished { call, tool, result: result.into() }))
+            })
         })
         .collect()
 }

@@ -181,5 +181,9 @@ fn failed(code: FailCode) -> Step {
 }
 
 fn finished(call: &ProposedCall, result: CallResult) -> Event {
-    Event::CallFinished(Box::new(CallFinished { call: call.id.clone(), tool: call.name.clone(), result }))
+    Event::CallFinished(Box::new(CallFinished {
+        call: call.id.clone(),
+        tool: call.name.clone(),
+        result: result.into(),
+    }))
 }

@@ -20,22 +20,22 @@ use crate::tool::Effect;
 use super::{Bar, End, PendingRecord, Run, Running, Stage, Step, Turn};
 
 impl Run {
-    pub(super) fn take_reply(&mut self, reply: &Reply, closing: bool) -> Result<(), &'static str> {
+    pub(super) fn take_reply(&mut self, reply: &Arc<Reply>, closing: bool) -> Result<(), &'static str> {
         if self.awaited_model().is_none_or(|ask| ask.closing != closing) {
             return Err("no model was asked for this");
         }
         // The id of a call is the key of its result and of its idempotency: one call of the run, one id (R4).
-        let mut known: BTreeSet<_> =
-            self.history.iter().flat_map(|turn| &turn.reply.calls).map(|call| &call.id).collect();
-        if !reply.calls.iter().all(|call| known.insert(&call.id)) {
-            return Err("two calls have one id");
+        for call in &reply.calls {
+            if self.call_ids.contains(&call.id) {
+                return Err("two calls have one id");
+            }
+            self.call_ids.insert_mut(call.id.clone());
         }
         self.usage = self.usage.plus(reply.usage);
         self.failed_models = 0;
         self.last_failure = None;
-        let reply = Arc::new(reply.clone());
         if closing || reply.calls.is_empty() {
-            self.last_reply = Some(Arc::clone(&reply));
+            self.last_reply = Some(Arc::clone(reply));
         }
         if closing {
             return Ok(());
@@ -52,7 +52,7 @@ impl Run {
             Stage::Proposed
         };
         let number = u32::try_from(self.history.len()).unwrap_or(u32::MAX).saturating_add(1);
-        self.turn = Some(Turn { number, stages: vec![stage; reply.calls.len()], reply });
+        self.turn = Some(Turn { number, stages: vec![stage; reply.calls.len()], reply: Arc::clone(reply) });
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl Run {
                 let position = turn.position(call).ok_or("there is no such call")?;
                 let settled = |kind, otherwise| {
                     let text = decided.result.as_deref().unwrap_or(otherwise);
-                    Stage::Finished(CallResult::from_tool(kind, text, Vec::new(), 0))
+                    Stage::Finished(Arc::new(CallResult::from_tool(kind, text, Vec::new(), 0)))
                 };
                 if decided.verdict == VerdictWord::GiveUp {
                     self.given_up = true;
@@ -289,7 +289,11 @@ impl Run {
         Ok(())
     }
 
-    pub(super) fn take_result(&mut self, call: &CallId, result: &CallResult) -> Result<(), &'static str> {
+    pub(super) fn take_result(
+        &mut self,
+        call: &CallId,
+        result: &Arc<CallResult>,
+    ) -> Result<(), &'static str> {
         let cancelled = self.cancel.is_some() && result.kind == ResultKind::Cancelled;
         let question_open = self.open_pending().is_some();
         let turn = self.turn.as_mut().ok_or("there is no turn")?;
@@ -309,7 +313,7 @@ impl Run {
         if result.refusal == Some(Refusal::AlreadyDenied) {
             self.repeats += 1;
         }
-        turn.stages[position] = Stage::Finished(result.clone());
+        turn.stages[position] = Stage::Finished(Arc::clone(result));
         self.settle_turn();
         Ok(())
     }
@@ -378,7 +382,7 @@ impl Run {
     }
 
     fn ask(&mut self, pending: &Pending, at: Timestamp) {
-        self.pendings.push(Arc::new(PendingRecord {
+        self.pendings.push_back_mut(Arc::new(PendingRecord {
             pending: pending.clone(),
             status: PendingStatus::Open,
             opened_at: at,
@@ -394,19 +398,22 @@ impl Run {
     }
 
     fn close_open(&mut self, status: PendingStatus, decided: Option<Decided>, at: Timestamp) {
-        if let Some(record) = self.pendings.last_mut().filter(|record| record.status == PendingStatus::Open) {
-            let record = Arc::make_mut(record);
-            record.status = status;
-            record.decided = decided;
-            record.settled_at = Some(at);
-        }
+        let Some(open) = self.open_pending() else { return };
+        let closed = PendingRecord {
+            pending: open.pending.clone(),
+            opened_at: open.opened_at,
+            status,
+            decided,
+            settled_at: Some(at),
+        };
+        self.pendings.set_mut(self.pendings.len() - 1, Arc::new(closed));
     }
 
     pub(super) fn settle_turn(&mut self) {
         if self.turn.as_ref().is_some_and(Turn::is_finished)
             && let Some(turn) = self.turn.take()
         {
-            self.history.push(Arc::new(turn));
+            self.history.push_back_mut(Arc::new(turn));
         }
     }
 }

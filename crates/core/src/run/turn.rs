@@ -53,7 +53,7 @@ pub enum Stage {
         deadline: Timestamp,
     },
     /// It has its result, and never runs again.
-    Finished(CallResult),
+    Finished(Arc<CallResult>),
 }
 
 impl Stage {

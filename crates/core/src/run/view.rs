@@ -75,6 +75,11 @@ impl Run {
         self.history.iter().map(|turn| &**turn)
     }
 
+    /// How many turns are finished.
+    pub fn turns(&self) -> usize {
+        self.history.len()
+    }
+
     /// The text of the last answer, if it said something.
     pub fn output(&self) -> Option<&str> {
         self.last_reply
@@ -119,11 +124,15 @@ impl Run {
     pub fn transcript(&self) -> impl Iterator<Item = Message<'_>> {
         let head = self.created.system_prompt.as_deref().map(Message::System).into_iter();
         let input = self.created.input.iter().map(Message::Input);
-        let turns = self.history.iter().flat_map(|turn| {
+        head.chain(input).chain(self.transcript_after(0))
+    }
+
+    /// What the finished turns say, without the first `turns` of them. Costs nothing for those.
+    pub fn transcript_after(&self, turns: usize) -> impl Iterator<Item = Message<'_>> {
+        (turns..self.history.len()).filter_map(|number| self.history.get(number)).flat_map(|turn| {
             std::iter::once(Message::Reply(&turn.reply))
                 .chain(turn.calls().map(|state| self.answer(turn, state)))
-        });
-        head.chain(input).chain(turns)
+        })
     }
 
     fn answer<'a>(&'a self, turn: &Turn, state: CallState<'a>) -> Message<'a> {

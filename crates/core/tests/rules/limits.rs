@@ -11,7 +11,7 @@ fn limited(iterations_max: u32, tokens_max: Option<u64>) -> Story {
 }
 
 fn closing(reply: Reply) -> Event {
-    Event::ModelReplied(Box::new(ModelReplied { reply, closing: true }))
+    Event::ModelReplied(Box::new(ModelReplied { reply: reply.into(), closing: true }))
 }
 
 fn model_failed(model: &str, code: ModelFailCode, usage: Usage) -> Event {

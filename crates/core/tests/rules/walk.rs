@@ -125,7 +125,7 @@ impl<'a> Walk<'a> {
         if self.tape.rarely(6) {
             answer.finish = Finish::Length;
         }
-        Event::ModelReplied(Box::new(ModelReplied { reply: answer, closing: ask.closing }))
+        Event::ModelReplied(Box::new(ModelReplied { reply: answer.into(), closing: ask.closing }))
     }
 
     fn open(&mut self, question: Question) -> Event {

@@ -133,7 +133,7 @@ pub(crate) fn reply(text: Option<&str>, calls: &[(&str, &str, &str)]) -> Reply {
 }
 
 pub(crate) fn replied(reply: Reply) -> Event {
-    Event::ModelReplied(Box::new(ModelReplied { reply, closing: false }))
+    Event::ModelReplied(Box::new(ModelReplied { reply: reply.into(), closing: false }))
 }
 
 /// The turn as a question shows it, judged by A1 alone.
@@ -339,7 +339,7 @@ impl Story {
         let tool =
             self.run.turn().and_then(|turn| turn.call(&call_id(call)).map(|state| state.call.name.clone()));
         let tool = tool.unwrap_or_default();
-        Event::CallFinished(Box::new(CallFinished { call: call_id(call), tool, result }))
+        Event::CallFinished(Box::new(CallFinished { call: call_id(call), tool, result: result.into() }))
     }
 
     /// All results of the finished turns, as (call, kind, refusal).

@@ -114,7 +114,7 @@ fn replied(text: Option<&str>, calls: Vec<ProposedCall>) -> Event {
         attempts: 1,
         opaque: Opaque::default(),
     };
-    Event::ModelReplied(Box::new(ModelReplied { reply, closing: false }))
+    Event::ModelReplied(Box::new(ModelReplied { reply: reply.into(), closing: false }))
 }
 
 /// The question whether the calls of the run's turn may be made.

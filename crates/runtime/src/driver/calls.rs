@@ -4,54 +4,73 @@
 //! else is found running was lost by somebody, and is taken up by rule R3. Not here: asking people
 //! (`questions`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_core::{
-    CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Effect, Event, FailCode,
-    GateDenied, ProposedCall, ResultKind, RunFailed, Stage, Step,
+    CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Clearance, Effect, Event,
+    FailCode, GateDenied, ProposedCall, ResultKind, RunFailed, Stage, Step,
 };
 use jiff::Timestamp;
-use tokio::task::{AbortHandle, JoinSet};
 
-use crate::journal::DriveError;
-use crate::judge::{Bench, Refused, is_gate};
+use crate::journal::{DriveError, Judged, Judgement};
+use crate::judge::{Bench, Passed, Refused, is_gate};
 use crate::store::Look;
-use crate::tool::{CallContext, TIMEOUT_DEFAULT, Tool, ToolError, ToolOutput};
+use crate::tool::{CallContext, TIMEOUT_DEFAULT, ToolError};
 
 use super::Driver;
-
-/// What came of one started call.
-enum CameTo {
-    Answered(Result<ToolOutput, ToolError>),
-    TimedOut,
-    Panicked,
-}
+use super::flights::{CameTo, Flights};
 
 impl Driver {
     /// The gate's last word on the next calls, and their start: reads together, up to a bound; a write alone
     /// (L4). The switches are read in the transaction that stores the start (G9).
     pub(super) async fn dispatch(&mut self, calls: &[CallId]) -> Result<(), DriveError> {
-        let (parts, gates, calls) = (Arc::clone(&self.parts), self.gates.clone(), calls.to_vec());
+        let (parts, gates, calls) = (Arc::clone(&self.parts), Arc::clone(&self.gates), calls.to_vec());
         let now = self.now();
-        let stored = self
+        let judged = self
             .journal
             .record_judged(self.subjects(), move |run, look| {
                 let bench = Bench { run, registry: &parts.tools, gates: &gates, look };
-                start_next(&bench, &calls, parts.limits.parallel_reads, now)
+                let turn = run.turn().into_iter();
+                let states = turn.flat_map(|turn| calls.iter().filter_map(|id| turn.call(id)));
+                let ruled = states.map(|state| (state.call, bench.dispatch(state)));
+                Judgement::Record(start_next(ruled, run.interruptions(), parts.limits.parallel_reads, now))
             })
             .await?;
-        self.claim_started(stored);
+        self.claim_started(judged);
+        Ok(())
+    }
+
+    /// Judges the whole turn (A4). If one of its calls needs a person, that is asked first; else the first of
+    /// its calls start on this very judgement.
+    pub(super) async fn judge_turn(&mut self) -> Result<(), DriveError> {
+        let (parts, gates, now) = (Arc::clone(&self.parts), Arc::clone(&self.gates), self.now());
+        let judged = self
+            .journal
+            .record_judged(self.subjects(), move |run, look| {
+                let bench = Bench { run, registry: &parts.tools, gates: &gates, look };
+                let calls = run.turn().into_iter().flat_map(|turn| turn.calls());
+                let ruled: Vec<_> = calls.map(|state| (state.call, bench.judge(state.call))).collect();
+                if ruled.iter().any(|(_, ruling)| ruling.needs_person()) {
+                    return Judgement::Nothing;
+                }
+                let ruled = ruled.into_iter().map(|(call, ruling)| (call, ruling.at_once()));
+                Judgement::Record(start_next(ruled, run.interruptions(), parts.limits.parallel_reads, now))
+            })
+            .await?;
+        if judged == Judged::Nothing {
+            return self.ask_people().await;
+        }
+        self.claim_started(judged);
         Ok(())
     }
 
     /// Remembers what is running as started by this driver, if its own append has just started it.
-    fn claim_started(&mut self, stored: bool) {
-        if !stored {
+    fn claim_started(&mut self, judged: Judged) {
+        if judged != Judged::Stored {
             return;
         }
-        let running = self.journal.run.turn().into_iter().flat_map(|turn| turn.calls());
+        let running = self.journal.run().turn().into_iter().flat_map(|turn| turn.calls());
         let started: Vec<CallId> = running
             .filter(|state| matches!(state.stage, Stage::Running(_)))
             .map(|state| state.call.id.clone())
@@ -64,40 +83,40 @@ impl Driver {
             return self.take_up(calls).await;
         }
         self.still_ours().await?;
-        let mut tasks = JoinSet::new();
+        let mut flights = Flights::default();
         for id in calls {
             // Executed once by this driver, whatever comes of it: what is still running afterwards was lost.
             self.mine.remove(id);
-            self.spawn(&mut tasks, id);
+            self.send(&mut flights, id);
         }
-        let mut results: BTreeMap<CallId, (CameTo, Duration)> = BTreeMap::new();
         let clock = Arc::clone(&self.parts.clock);
-        while !tasks.is_empty() {
+        while let Some(first_timeout) = flights.first_timeout() {
+            let now = clock.now();
+            let patience = Duration::try_from(first_timeout.duration_since(now)).unwrap_or_default();
             tokio::select! {
-                joined = tasks.join_next() => {
-                    if let Some(Ok((id, came_to, took))) = joined {
-                        results.insert(id, (came_to, took));
-                    }
-                }
+                () = flights.landing(&*clock) => {}
                 () = self.lost.cancelled() => return Err(DriveError::LeaseLost),
-                () = clock.sleep(self.parts.limits.poll) => {
+                () = clock.sleep(patience.min(self.parts.limits.poll)) => {
+                    flights.give_up(clock.now());
                     // A cancel stops reads in flight; a write is awaited (R8).
-                    if self.journal.follow().await && !matches!(self.journal.run.next(), Step::Execute(_)) {
+                    if self.journal.follow().await && !matches!(self.journal.run().next(), Step::Execute(_)) {
                         return Ok(());
                     }
                 }
             }
         }
-        let events = self.journal.run.turn().into_iter().flat_map(|turn| turn.calls()).filter_map(|state| {
-            let (came_to, took) = results.remove(&state.call.id)?;
-            Some(result_event(state, came_to, took))
-        });
+        let mut results = flights.into_landed();
+        let events =
+            self.journal.run().turn().into_iter().flat_map(|turn| turn.calls()).filter_map(|state| {
+                let (came_to, took) = results.remove(&state.call.id)?;
+                Some(result_event(state, came_to, took))
+            });
         let events: Vec<Event> = events.collect();
         self.journal.record_results(events).await
     }
 
-    fn spawn(&self, tasks: &mut JoinSet<(CallId, CameTo, Duration)>, id: &CallId) {
-        let run = &self.journal.run;
+    fn send(&self, flights: &mut Flights, id: &CallId) {
+        let run = self.journal.run();
         let Some(state) = run.turn().and_then(|turn| turn.call(id)) else { return };
         let Stage::Running(running) = state.stage else { return };
         let Some(registered) = self.parts.tools.tool(&state.call.name) else { return };
@@ -112,26 +131,19 @@ impl Driver {
             precondition,
             running.deadline,
         );
-        let (tool, clock, id): (Arc<dyn Tool>, _, _) =
-            (Arc::clone(&registered.tool), Arc::clone(&self.parts.clock), id.clone());
+        let tool = Arc::clone(&registered.tool);
         let timeout = tool.timeout();
-        tasks.spawn(async move {
-            let began = clock.now();
-            let call = tokio::spawn(async move { tool.call(&arguments, &cx).await });
-            let guard = AbortOnDrop(call.abort_handle());
-            let came_to = tokio::select! {
-                answered = call => answered.map_or(CameTo::Panicked, CameTo::Answered),
-                () = clock.sleep(timeout) => CameTo::TimedOut,
-            };
-            drop(guard);
-            let took = clock.now().duration_since(began).try_into().unwrap_or_default();
-            (id, came_to, took)
-        });
+        flights.send(
+            id.clone(),
+            &*self.parts.clock,
+            timeout,
+            async move { tool.call(&arguments, &cx).await },
+        );
     }
 
     /// Calls that somebody else started and did not finish (R3).
     async fn take_up(&mut self, calls: &[CallId]) -> Result<(), DriveError> {
-        let run = &self.journal.run;
+        let run = self.journal.run();
         let Some(turn) = run.turn() else { return Ok(()) };
         let now = self.now();
         let mut events = Vec::new();
@@ -176,24 +188,16 @@ impl Driver {
 
     /// Starts calls again, those that the gate still lets pass; the others get their refusal.
     async fn restart(&mut self, events: Vec<Event>) -> Result<(), DriveError> {
-        let (parts, gates) = (Arc::clone(&self.parts), self.gates.clone());
-        let stored = self
+        let (parts, gates) = (Arc::clone(&self.parts), Arc::clone(&self.gates));
+        let judged = self
             .journal
             .record_judged(self.subjects(), move |run, look| {
                 let bench = Bench { run, registry: &parts.tools, gates: &gates, look };
-                events.into_iter().map(|event| still_permitted(&bench, event)).collect()
+                Judgement::Record(events.into_iter().map(|event| still_permitted(&bench, event)).collect())
             })
             .await?;
-        self.claim_started(stored);
+        self.claim_started(judged);
         Ok(())
-    }
-}
-
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
@@ -213,21 +217,25 @@ pub(super) fn refused_events(call: &ProposedCall, refused: &Refused) -> Vec<Even
     events.push(Event::CallFinished(Box::new(CallFinished {
         call: call.id.clone(),
         tool: call.name.clone(),
-        result: CallResult::refused(refused.refusal, &call.name, refused.words.as_deref()),
+        result: CallResult::refused(refused.refusal, &call.name, refused.words.as_deref()).into(),
     })));
     events
 }
 
 /// The refusals that come first, then either reads or one write.
-fn start_next(bench: &Bench<'_>, calls: &[CallId], parallel_reads: usize, now: Timestamp) -> Vec<Event> {
+fn start_next<'a>(
+    ruled: impl Iterator<Item = (&'a ProposedCall, Result<(Passed<'a>, Clearance), Refused>)>,
+    interruption: u32,
+    parallel_reads: usize,
+    now: Timestamp,
+) -> Vec<Event> {
     let mut events = Vec::new();
     let mut reads = 0;
-    let Some(turn) = bench.run.turn() else { return events };
-    for state in calls.iter().filter_map(|id| turn.call(id)) {
-        let (passed, clearance) = match bench.dispatch(state) {
+    for (call, ruling) in ruled {
+        let (passed, clearance) = match ruling {
             Ok(passed) => passed,
             Err(refused) => {
-                events.extend(refused_events(state.call, &refused));
+                events.extend(refused_events(call, &refused));
                 continue;
             }
         };
@@ -236,12 +244,12 @@ fn start_next(bench: &Bench<'_>, calls: &[CallId], parallel_reads: usize, now: T
             break;
         }
         events.push(Event::CallStarted(CallStarted {
-            call: state.call.id.clone(),
-            tool: state.call.name.clone(),
+            call: call.id.clone(),
+            tool: call.name.clone(),
             effect,
             clearance,
             attempt: 1,
-            interruption: bench.run.interruptions(),
+            interruption,
             deadline: call_deadline(now, passed.tool.tool.timeout()),
         }));
         if effect.writes() {
@@ -271,7 +279,8 @@ fn still_permitted(bench: &Bench<'_>, event: Event) -> Event {
                 "The call was interrupted, and the tool is no longer available as it was.",
                 Vec::new(),
                 0,
-            ),
+            )
+            .into(),
         })),
     }
 }
@@ -285,7 +294,7 @@ fn result_event(state: CallState<'_>, came_to: CameTo, took: Duration) -> Event 
         Event::CallFinished(Box::new(CallFinished {
             call: call.clone(),
             tool: tool.clone(),
-            result: CallResult::from_tool(kind, content, artifacts, took),
+            result: CallResult::from_tool(kind, content, artifacts, took).into(),
         }))
     };
     match came_to {

@@ -20,14 +20,15 @@ use super::calls::refused_events;
 
 impl Driver {
     pub(super) fn bench<'a>(&'a self, look: &'a Look) -> Bench<'a> {
-        Bench { run: &self.journal.run, registry: &self.parts.tools, gates: &self.gates, look }
+        Bench { run: self.journal.run(), registry: &self.parts.tools, gates: &self.gates, look }
     }
 
-    /// Judges the whole turn (A4). If one of its calls needs a person, nothing of it runs, and one pending
-    /// holds all of it; else the first of its calls start.
-    pub(super) async fn judge_turn(&mut self) -> Result<(), DriveError> {
+    /// A turn of which a call needs a person: nothing of it runs, and one pending holds all of it (A4).
+    pub(super) async fn ask_people(&mut self) -> Result<(), DriveError> {
+        // Previews act on the model's answer.
+        self.journal.flush().await?;
         let look = self.parts.store.look(&self.subjects()).await?;
-        let Some(turn) = self.journal.run.turn() else { return Ok(()) };
+        let Some(turn) = self.journal.run().turn() else { return Ok(()) };
         let mut held = self.bench(&look).hold(turn);
         let first_input = held.iter().find_map(|call| match &call.outlook {
             Outlook::NeedsInput(schema) => Some((call.id.clone(), schema.clone())),
@@ -37,14 +38,12 @@ impl Driver {
         let question = match first_input {
             _ if asks => Question::Approval,
             Some((call, schema)) => input_question(call, schema),
-            None => {
-                let calls: Vec<CallId> = held.into_iter().map(|call| call.id).collect();
-                return self.dispatch(&calls).await;
-            }
+            // What needed a person does not any more: the turn is judged again.
+            None => return Ok(()),
         };
         let number = turn.number();
         for call in held.iter_mut().filter(|call| call.refusal().is_none()) {
-            call.preview = preview(&self.parts, &self.journal.run, call).await;
+            call.preview = preview(&self.parts, self.journal.run(), call).await;
         }
         let pending = Pending {
             id: PendingId::from_random(self.parts.clock.random()),
@@ -69,7 +68,7 @@ impl Driver {
             judged.then(|| (finished.call.clone(), refusal))
         };
         let Some(turn) =
-            self.journal.run.turn().filter(|_| events.iter().any(|event| judged(event).is_some()))
+            self.journal.run().turn().filter(|_| events.iter().any(|event| judged(event).is_some()))
         else {
             return Ok(events);
         };
@@ -88,7 +87,7 @@ impl Driver {
     }
 
     fn deadline(&self) -> Deadline {
-        match self.journal.run.created().approval_ttl_s {
+        match self.journal.run().created().approval_ttl_s {
             None => Deadline::Never,
             Some(seconds) => self
                 .now()
@@ -98,7 +97,7 @@ impl Driver {
     }
 
     pub(super) async fn open_input(&mut self, call: &CallId) -> Result<(), DriveError> {
-        let run = &self.journal.run;
+        let run = self.journal.run();
         let Some(turn) = run.turn() else { return Ok(()) };
         let Some(last) = run.pendings().filter(|record| record.pending.turn == turn.number()).last() else {
             return Ok(());
@@ -120,7 +119,7 @@ impl Driver {
     }
 
     pub(super) async fn open_resolution(&mut self, call: &CallId) -> Result<(), DriveError> {
-        let run = &self.journal.run;
+        let run = self.journal.run();
         let Some(turn) = run.turn() else { return Ok(()) };
         let Some(CallState { stage: Stage::Unknown { deadline }, .. }) = turn.call(call) else {
             return Ok(());
@@ -145,7 +144,7 @@ impl Driver {
     pub(super) async fn close_overdue(&mut self, id: &PendingId) -> Result<bool, DriveError> {
         let overdue = self
             .journal
-            .run
+            .run()
             .pending(id)
             .is_some_and(|record| record.pending.expires_at.has_passed(self.now()));
         if overdue {

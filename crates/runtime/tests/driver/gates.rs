@@ -68,8 +68,8 @@ async fn rule_g9_the_switches_of_a_write_are_read_in_the_transaction_that_starts
     let between = bed.between();
     let waiting = bed.waiting().await;
     let later = bed.clone();
-    // After the decision: the read starts, the read ends, and then the write would start.
-    between.before_append(3, move || async move { later.tool_switch("drop", Some(false)).await });
+    // After the decision: the read starts, and what it came to is stored with the start of the write.
+    between.before_append(2, move || async move { later.tool_switch("drop", Some(false)).await });
     let run = completed(bed.approve(&waiting).await);
     assert_eq!(
         (bed.ledger.names(), refusals(&run)),

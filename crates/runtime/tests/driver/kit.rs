@@ -290,7 +290,7 @@ pub(crate) fn limit_of(run: &Run) -> Limit {
 pub(crate) fn results(run: &Run) -> Vec<CallResult> {
     let turns = run.history().chain(run.turn());
     let results = turns.flat_map(|turn| turn.calls()).filter_map(|state| match state.stage {
-        Stage::Finished(result) => Some(result.clone()),
+        Stage::Finished(result) => Some((**result).clone()),
         _ => None,
     });
     results.collect()

@@ -92,7 +92,7 @@ struct RightAfterTheStart {
 }
 
 impl Progress for RightAfterTheStart {
-    fn stored(&self, event: &Event) {
+    fn happened(&self, event: &Event) {
         if event.kind() == "call.started" && !self.done.swap(true, Ordering::SeqCst) {
             (self.act)();
         }

@@ -349,7 +349,7 @@ async fn twice(scenario_name: &str, settled: SettledOutcome, pairs_min: usize) {
 
 #[tokio::test]
 async fn the_power_is_cut_again_in_the_recovery_of_one_write() {
-    twice("a read and a write, approved", SettledOutcome::Happened, 260).await;
+    twice("a read and a write, approved", SettledOutcome::Happened, 226).await;
 }
 
 #[tokio::test]
@@ -359,5 +359,5 @@ async fn the_power_is_cut_again_in_the_recovery_of_two_writes() {
 
 #[tokio::test]
 async fn the_power_is_cut_again_in_the_recovery_of_an_idempotent_write() {
-    twice("an idempotent write between a read and a write", SettledOutcome::GiveUp, 384).await;
+    twice("an idempotent write between a read and a write", SettledOutcome::GiveUp, 346).await;
 }

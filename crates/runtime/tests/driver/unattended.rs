@@ -1,10 +1,14 @@
 //! Callers with nobody to ask (U1 to U3).
 
+use std::sync::Arc;
+
 use countersign::testing::{Behaviour, Ledger, text, turn};
 use countersign::{
-    AnyTool, Effect, Mode, Refusal, RemoteApproval, ResultKind as Is, ToolName, ToolPolicy, UnattendedError,
-    UnattendedFilter,
+    AnyTool, Doing, Effect, Event, Mode, Progress, Refusal, RemoteApproval, ResultKind as Is, RunError,
+    ToolName, ToolPolicy, UnattendedError, UnattendedFilter,
 };
+
+use tokio_util::sync::CancellationToken;
 
 use crate::kit::{
     Bed, Witness, alice, completed, date_input, free_write, lines, read, refusals, remote, request,
@@ -20,6 +24,18 @@ fn tools(ledger: &Ledger) -> Vec<AnyTool> {
         remote("purge", Effect::Write, RemoteApproval::Required, ledger).into(),
         read("page_get", ledger).into(),
     ]
+}
+
+struct StopsAtTheFirstReply(CancellationToken);
+
+impl Progress for StopsAtTheFirstReply {
+    fn happened(&self, event: &Event) {
+        if matches!(event, Event::ModelReplied(_)) {
+            self.0.cancel();
+        }
+    }
+
+    fn doing(&self, _doing: Doing<'_>) {}
 }
 
 fn names(names: &[&str]) -> Vec<ToolName> {
@@ -68,17 +84,15 @@ async fn vector_tu04_nothing_in_nothing_offered() {
 
 #[tokio::test]
 async fn rule_u3_a_rule_that_changed_meanwhile_refuses_at_dispatch() {
-    // The first process offers the read and dies before it judges; the next knows it as approval-bound.
+    // The first process offers the read and stops before it judges; the next knows it as approval-bound.
     let mut bed = Bed::new(Witness::script([turn(&[("page_get", "{}")]), text("done")]), tools).await;
-    let between = bed.between();
-    let dying = between.clone();
     let runtime = bed.runtime();
     let run = runtime.start(request(), Mode::Unattended).await.unwrap();
-    between.before_append(1, move || async move { dying.kill() });
-    runtime.drive(&run).await.unwrap_err();
-    bed.clock.advance(crate::kit::LEASE);
+    let stop = CancellationToken::new();
+    let stopping = Arc::new(StopsAtTheFirstReply(stop.clone()));
+    assert!(matches!(runtime.drive_watched(&run, stopping, stop).await, Err(RunError::Stopped(_))));
+    assert_eq!(bed.kinds(&run).await.last(), Some(&"model.replied"));
 
-    bed.between();
     bed.tools[5] = crate::kit::asks_by_operator(read("page_get", &bed.ledger)).into();
     let run = completed(bed.runtime().drive(&run).await.unwrap());
     assert_eq!(bed.witness.seen().len(), 2);

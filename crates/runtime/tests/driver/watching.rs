@@ -13,7 +13,7 @@ use crate::kit::{Bed, Witness, completed, read, request};
 struct Diary(Mutex<Vec<String>>);
 
 impl Progress for Diary {
-    fn stored(&self, event: &Event) {
+    fn happened(&self, event: &Event) {
         self.0.lock().unwrap().push(event.kind().to_owned());
     }
 

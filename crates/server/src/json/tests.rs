@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use countersign::{
     Attribution, CallFinished, CallId, CallResult, CallStarted, CallVerdict, Closing, Created, DataClass,
@@ -54,7 +55,7 @@ fn replied() -> Event {
         attempts: 1,
         opaque: Opaque::default(),
     };
-    Event::ModelReplied(Box::new(ModelReplied { reply, closing: false }))
+    Event::ModelReplied(Box::new(ModelReplied { reply: reply.into(), closing: false }))
 }
 
 fn definition() -> Digest {
@@ -122,9 +123,10 @@ fn a_waiting_run_has_every_key_of_the_contract() {
 #[test]
 fn rule_l10_an_end_by_a_limit_says_so() {
     let Event::ModelReplied(mut cut_off) = replied() else { panic!("it is a reply") };
-    cut_off.reply.calls.clear();
-    cut_off.reply.text = Some("Half a sen".into());
-    cut_off.reply.finish = Finish::Length;
+    let reply = Arc::make_mut(&mut cut_off.reply);
+    reply.calls.clear();
+    reply.text = Some("Half a sen".into());
+    reply.finish = Finish::Length;
     let first = vec![Event::ModelReplied(cut_off)];
     let (mut limited, _) = Run::create("run_1".parse().unwrap(), created(), first, at(0)).unwrap();
     while let countersign::Step::Record(events) = limited.next() {
@@ -347,7 +349,7 @@ fn events_carry_the_fields_of_the_contract() {
             Event::CallFinished(Box::new(CallFinished {
                 call: call(),
                 tool: "page_drop".into(),
-                result: CallResult::from_tool(ResultKind::Ok, "done", Vec::new(), 12),
+                result: CallResult::from_tool(ResultKind::Ok, "done", Vec::new(), 12).into(),
             })),
             json!({ "call": "call_1", "tool": "page_drop", "result": "ok", "refusal": null, "bytes": 4, "duration_ms": 12 }),
         ),

@@ -109,7 +109,7 @@ fn escape_long(text: &str) -> String {
 }
 
 impl Progress for Live {
-    fn stored(&self, event: &Event) {
+    fn happened(&self, event: &Event) {
         self.lines(event).iter().for_each(|line| err(line));
     }
 

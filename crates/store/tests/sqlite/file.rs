@@ -257,7 +257,7 @@ async fn rule_s3_nothing_that_was_said_lies_in_clear() {
     let (run, changes) = Run::create(run_id(1), start, Vec::new(), at(0)).unwrap();
     store.create(changes).await.unwrap();
     let Event::ModelReplied(mut replied) = words(&format!("text {CANARY}")) else { panic!("a reply") };
-    replied.reply.calls = vec![ProposedCall {
+    Arc::make_mut(&mut replied.reply).calls = vec![ProposedCall {
         id: call_id(1),
         wire_id: Some(CANARY.to_owned()),
         name: CANARY.to_owned(),
@@ -290,8 +290,9 @@ async fn what_counts_beyond_what_sqlite_can_count_is_kept() {
     let store = place.open();
     let run = start(&store, 1).await;
     let Event::ModelReplied(mut replied) = words("x") else { panic!("a reply") };
-    replied.reply.usage.input_tokens = u64::MAX;
-    replied.reply.usage.output_tokens = 1 << 63;
+    let usage = &mut Arc::make_mut(&mut replied.reply).usage;
+    usage.input_tokens = u64::MAX;
+    usage.output_tokens = 1 << 63;
     let run = go_on(&store, &run, vec![Event::ModelReplied(replied)], at(2)).await;
     assert_eq!(store.run(run.id(), at(3)).await.unwrap().row, run.row());
     assert_eq!(

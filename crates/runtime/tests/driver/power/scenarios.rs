@@ -61,13 +61,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "only reads",
         script: || vec![turn(&[("look", r#"{"id":1}"#), ("look", r#"{"id":2}"#)])],
-        cuts_min: 14,
+        cuts_min: 8,
         ..PLAIN
     },
     Scenario {
         name: "a read and a write, approved",
         script: || vec![turn(&[("look", r#"{"id":1}"#), ("drop", r#"{"id":2}"#)])],
-        cuts_min: 22,
+        cuts_min: 20,
         ..PLAIN
     },
     Scenario {
@@ -84,21 +84,21 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             completed_run(run);
             assert_eq!(result_kinds(run), [ResultKind::NotRun, ResultKind::Denied]);
         },
-        cuts_min: 14,
+        cuts_min: 12,
         ..PLAIN
     },
     Scenario {
         name: "one word for each call",
         script: || vec![turn(&[("look", "{}"), ("drop", "{}"), ("post", "{}"), ("look", r#"{"id":9}"#)])],
         word: Word::OnlyTheFirst,
-        cuts_min: 29,
+        cuts_min: 23,
         ..PLAIN
     },
     Scenario {
         name: "an idempotent write between a read and a write",
         script: || vec![turn(&[("look", "{}"), ("put", "{}"), ("drop", "{}")])],
         tools: |ledger| vec![read("look", ledger), idempotent("put", ledger), write("drop", ledger)],
-        cuts_min: 27,
+        cuts_min: 25,
         ..PLAIN
     },
     Scenario {
@@ -107,21 +107,21 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             vec![turn(&[("crm__purge", r#"{"id":1}"#), ("look", "{}"), ("crm__purge", r#"{"id":2}"#)])]
         },
         tools: |ledger| vec![read("look", ledger), free_write("purge", ledger)],
-        cuts_min: 23,
+        cuts_min: 17,
         ..PLAIN
     },
     Scenario {
         name: "input",
         script: || vec![turn(&[("look", "{}"), ("pick", r#"{"why":"trip"}"#)])],
         tools: |ledger| vec![read("look", ledger), date_input("pick", ledger)],
-        cuts_min: 18,
+        cuts_min: 16,
         ..PLAIN
     },
     Scenario {
         name: "approval, then two inputs",
         script: || vec![turn(&[("pick", "{}"), ("drop", "{}"), ("pick", r#"{"why":"again"}"#)])],
         tools: |ledger| vec![date_input("pick", ledger), write("drop", ledger)],
-        cuts_min: 35,
+        cuts_min: 31,
         ..PLAIN
     },
     Scenario {
@@ -129,7 +129,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         script: || {
             vec![turn(&[("drop", r#"{"id":1}"#)]), turn(&[("look", "{}")]), turn(&[("drop", r#"{"id":1}"#)])]
         },
-        cuts_min: 35,
+        cuts_min: 33,
         ..PLAIN
     },
     Scenario {
@@ -140,7 +140,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             assert_eq!(limit_of(run), Limit::MaxIterations);
             assert_eq!(result_kinds(run), [ResultKind::Ok, ResultKind::NotRun]);
         },
-        cuts_min: 19,
+        cuts_min: 9,
         ..PLAIN
     },
     Scenario {
@@ -162,7 +162,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             completed_run(run);
             assert_eq!(result_kinds(run), [ResultKind::Ok, ResultKind::Ok, ResultKind::Refused]);
         },
-        cuts_min: 20,
+        cuts_min: 14,
         ..PLAIN
     },
     Scenario {
@@ -173,7 +173,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             completed_run(run);
             assert_eq!(result_kinds(run), [ResultKind::NotRun, ResultKind::Expired]);
         },
-        cuts_min: 14,
+        cuts_min: 12,
         ..PLAIN
     },
     Scenario {
@@ -184,7 +184,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             assert_eq!(run.state(), RunState::Cancelled);
             assert_eq!(result_kinds(run), [ResultKind::Cancelled, ResultKind::Cancelled]);
         },
-        cuts_min: 8,
+        cuts_min: 10,
         ..PLAIN
     },
 ];

@@ -66,7 +66,7 @@ fn waiting(tool: &str, arguments: &str, preview: &[&str]) -> Run {
         editors: Vec::new(),
         replaces: None,
     };
-    let replied = Event::ModelReplied(Box::new(ModelReplied { reply, closing: false }));
+    let replied = Event::ModelReplied(Box::new(ModelReplied { reply: reply.into(), closing: false }));
     let (run, _) = Run::create("run_1".parse().unwrap(), created, vec![replied], at).unwrap();
     run.record(vec![Event::PendingOpened(Box::new(pending))], at).unwrap().0
 }

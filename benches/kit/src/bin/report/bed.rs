@@ -33,6 +33,8 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn set_up(countersign: PathBuf) -> Result<Self> {
+        let countersign =
+            countersign.canonicalize().with_context(|| format!("finding {}", countersign.display()))?;
         let programs = std::env::current_exe()?.parent().context("no folder")?.to_owned();
         let data = bench_kit::data_folder()?.parent().context("no folder")?.to_owned();
         std::fs::remove_dir_all(&data)?;
@@ -117,7 +119,8 @@ impl Bed {
     fn until_request(&self, command: &mut Command) -> Result<f64> {
         let before = self.seen()?;
         let started = monotonic_ns();
-        let output = command.stdin(Stdio::null()).output()?;
+        let output =
+            command.stdin(Stdio::null()).output().with_context(|| format!("starting {command:?}"))?;
         ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         let after = self.seen()?;
         ensure!(after.requests == before.requests + 1, "{command:?} asked the model more than once");
@@ -165,13 +168,29 @@ fn samples(mut command: Command) -> Result<Vec<Value>> {
     Ok(samples)
 }
 
-/// How many bytes of a database each of its tables and indexes takes.
-pub(crate) fn pages_of(database: &Path) -> Result<Vec<(String, f64)>> {
-    let database = rusqlite::Connection::open(database)?;
-    let mut sizes =
-        database.prepare("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC LIMIT 5")?;
-    let rows = sizes.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// A database that its program has left.
+pub(crate) struct Stored(rusqlite::Connection);
+
+impl Stored {
+    /// With all that is still in the log beside the file.
+    pub(crate) fn open(sample: &Value) -> Result<Self> {
+        let database = rusqlite::Connection::open(sample["database"].as_str().context("no database")?)?;
+        database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(Self(database))
+    }
+
+    /// All of its tables and indexes, in bytes, with the free space within them.
+    pub(crate) fn bytes(&self) -> Result<f64> {
+        Ok(self.0.query_row("SELECT sum(pgsize) FROM dbstat", [], |row| row.get(0))?)
+    }
+
+    /// The largest of them.
+    pub(crate) fn largest(&self) -> Result<Vec<(String, f64)>> {
+        let by_size = "SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC LIMIT 3";
+        let mut by_size = self.0.prepare(by_size)?;
+        let rows = by_size.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
 }
 
 /// What it was measured on, and what.

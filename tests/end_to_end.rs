@@ -13,6 +13,8 @@ mod cases;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod databases;
+#[cfg(test)]
 mod docs;
 #[cfg(test)]
 mod failures;

@@ -58,8 +58,8 @@ fn a_malformed_configuration_names_file_line_and_key() {
         ("listen = \"127.0.0.1:1\"\n", "countersign.toml:1: the key listen is unknown"),
         ("workspace = [\n", "countersign.toml:"),
         (
-            "database = \"postgres://u@h/d\"\n",
-            "countersign.toml:1: database: PostgreSQL is not supported by this build",
+            "database = \"postgres://u:secret@h/d\"\n",
+            "countersign.toml:1: database: a password does not belong here: set PGPASSWORD in the environment",
         ),
         ("workspace = \"gone\"\n", "gone cannot be opened"),
     ] {

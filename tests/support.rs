@@ -2,6 +2,8 @@
 
 pub(crate) mod model;
 pub(crate) mod page;
+#[path = "../crates/store/tests/postgres/server.rs"]
+pub(crate) mod postgres;
 pub(crate) mod pty;
 pub(crate) mod tool;
 
@@ -19,6 +21,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// A working folder with the program in it.
 pub(crate) struct Folder {
     folder: TempDir,
+    /// The address of a PostgreSQL database, where its runs are not kept in a file.
+    database: Option<String>,
 }
 
 /// What a command came to.
@@ -31,7 +35,18 @@ pub(crate) struct Done {
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), database: None }
+    }
+
+    /// The same with its runs in a PostgreSQL database of its own.
+    pub(crate) fn on_postgres() -> Self {
+        let server = postgres::server();
+        Self { database: Some(server.address(&server.database(None))), ..Self::new() }
+    }
+
+    /// One of each, for what must not differ.
+    pub(crate) fn of_each_kind() -> [Self; 2] {
+        [Self::new(), Self::on_postgres()]
     }
 
     pub(crate) fn path(&self, below: &str) -> PathBuf {
@@ -97,8 +112,9 @@ impl Folder {
         self.write(
             "countersign.toml",
             &format!(
-                "workspace = \".\"\n\n[providers.stub]\nkind = \"openai\"\nbase_url = \"{url}\"\nzone = \"local\"\n\n\
-                 [agents.default]\nmodels = [\"stub/scripted\"]\n{more}"
+                "{}workspace = \".\"\n\n[providers.stub]\nkind = \"openai\"\nbase_url = \"{url}\"\nzone = \"local\"\n\n\
+                 [agents.default]\nmodels = [\"stub/scripted\"]\n{more}",
+                self.database.iter().map(|address| format!("database = \"{address}\"\n")).collect::<String>()
             ),
         );
     }

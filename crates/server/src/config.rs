@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use countersign::{AgentName, Enforcement, GroupName, ITERATIONS_DEFAULT, ModelRef, ProviderName, Zone};
+use countersign_store::PostgresAddress;
 
 use crate::environment::Environment;
 use document::{Document, Section};
@@ -34,6 +35,33 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A lease shorter than this is lost between two heartbeats by an ordinary pause of the machine.
 const LEASE_MIN: Duration = Duration::from_millis(500);
 
+/// Where runs are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Database {
+    /// In this file.
+    Sqlite(PathBuf),
+    /// In this PostgreSQL; its password comes from the environment.
+    Postgres(Box<PostgresAddress>),
+}
+
+impl Database {
+    /// What it is called.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Sqlite(file) => file.display().to_string(),
+            Self::Postgres(address) => address.place().to_owned(),
+        }
+    }
+
+    /// The file, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(file) => Some(file),
+            Self::Postgres(_) => None,
+        }
+    }
+}
+
 /// What the program is set up from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
@@ -41,8 +69,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// The folder of the file; without one, the working folder.
     pub(crate) folder: PathBuf,
-    /// The SQLite file.
-    pub(crate) database: PathBuf,
+    /// Where runs are kept.
+    pub(crate) database: Database,
     /// The key file.
     pub(crate) key_file: PathBuf,
     /// What the file tools may see; absent: no file tools.
@@ -182,7 +210,7 @@ impl Config {
         Self {
             file: None,
             folder: folder.to_owned(),
-            database: folder.join(STATE).join(DATABASE),
+            database: Database::Sqlite(folder.join(STATE).join(DATABASE)),
             key_file: folder.join(STATE).join("key"),
             workspace: Some(folder.to_owned()),
             providers: Vec::new(),
@@ -269,13 +297,14 @@ fn below(folder: &Path, path: &str) -> PathBuf {
     folder.join(path).components().collect()
 }
 
-fn database(folder: &Path, value: &str) -> Result<PathBuf, String> {
+fn database(folder: &Path, value: &str) -> Result<Database, String> {
     if value.starts_with("postgres:") || value.starts_with("postgresql:") {
-        return Err("PostgreSQL is not supported by this build; use \"sqlite:PATH\"".to_owned());
+        let address = PostgresAddress::parse(value).map_err(|error| error.to_string())?;
+        return Ok(Database::Postgres(Box::new(address)));
     }
     match value.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(below(folder, path)),
-        _ => Err("a database is written \"sqlite:PATH\"".to_owned()),
+        Some(path) if !path.is_empty() => Ok(Database::Sqlite(below(folder, path))),
+        _ => Err("a database is written \"sqlite:PATH\" or \"postgres://USER@HOST/NAME\"".to_owned()),
     }
 }
 

@@ -25,12 +25,12 @@ pub(crate) enum KeyError {
     Malformed(String),
     /// There is a database but no key for it.
     #[error(
-        "the database {} is there but its key file {} is not: put the key file back, or set COUNTERSIGN_KEY",
-        database.display(), file.display()
+        "the database {database} is there but its key file {} is not: put the key file back, or set COUNTERSIGN_KEY",
+        file.display()
     )]
     Missing {
         /// The database.
-        database: PathBuf,
+        database: String,
         /// Where its key should be.
         file: PathBuf,
     },
@@ -46,29 +46,37 @@ pub(crate) enum KeyError {
     },
 }
 
-/// Finds the key of a database; for a database that is not there yet it makes one.
+/// Finds the key, if there is one.
 ///
 /// # Errors
 /// [`KeyError`].
-pub(crate) fn find(
-    given: Option<&str>,
+pub(crate) fn find(given: Option<&str>, file: &Path) -> Result<Option<MasterKey>, KeyError> {
+    match given {
+        Some(given) => decoded(given).map(Some).ok_or_else(|| KeyError::Malformed(KEY_VARIABLE.to_owned())),
+        None => read(file),
+    }
+}
+
+/// Makes the key of a database that is not made yet; `is_made` was looked at after no key was found.
+///
+/// # Errors
+/// [`KeyError`].
+pub(crate) fn make_for(
+    database: &str,
+    is_made: bool,
     file: &Path,
-    database: &Path,
     clock: &dyn Clock,
 ) -> Result<MasterKey, KeyError> {
-    if let Some(given) = given {
-        return decoded(given).ok_or_else(|| KeyError::Malformed(KEY_VARIABLE.to_owned()));
+    let missing = || KeyError::Missing { database: database.to_owned(), file: file.to_owned() };
+    if !is_made {
+        make(file, clock).map_err(|source| KeyError::File {
+            file: file.to_owned(),
+            doing: "made",
+            source,
+        })?;
     }
-    if let Some(key) = read(file)? {
-        return Ok(key);
-    }
-    if std::fs::metadata(database).is_ok_and(|database| database.len() > 0) {
-        // Another process may have made both since.
-        return read(file)?
-            .ok_or_else(|| KeyError::Missing { database: database.to_owned(), file: file.to_owned() });
-    }
-    make(file, clock).map_err(|source| KeyError::File { file: file.to_owned(), doing: "made", source })?;
-    read(file)?.ok_or_else(|| KeyError::Missing { database: database.to_owned(), file: file.to_owned() })
+    // Another process may have made both since.
+    read(file)?.ok_or_else(missing)
 }
 
 /// Where the next key lies while keys are being changed: beside the key file.
@@ -158,16 +166,18 @@ mod tests {
     #[test]
     fn rule_s3_a_key_is_made_once_and_only_for_an_empty_database() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, database) = (folder.path().join("key"), folder.path().join("countersign.db"));
-        let made = find(None, &file, &database, &SystemClock).unwrap();
+        let file = folder.path().join("key");
+        assert!(find(None, &file).unwrap().is_none());
+        let made = make_for("runs.db", false, &file, &SystemClock).unwrap();
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        let found = find(None, &file, &database, &SystemClock).unwrap();
-        assert_eq!(made.fingerprint(), found.fingerprint());
+        let again = make_for("runs.db", false, &file, &SystemClock).unwrap();
+        assert_eq!(made.fingerprint(), again.fingerprint());
+        assert_eq!(find(None, &file).unwrap().unwrap().fingerprint(), made.fingerprint());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
 
         std::fs::remove_file(&file).unwrap();
-        std::fs::write(&database, "SQLite format 3").unwrap();
-        assert!(matches!(find(None, &file, &database, &SystemClock), Err(KeyError::Missing { .. })));
+        let missing = make_for("runs.db", true, &file, &SystemClock);
+        assert!(matches!(missing, Err(KeyError::Missing { .. })));
         assert!(!file.exists());
     }
 
@@ -175,9 +185,9 @@ mod tests {
     fn rule_s5_a_malformed_key_is_not_quoted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
-        let error = find(Some("key-SECRET-2"), &file, &file, &SystemClock).unwrap_err().to_string();
+        let error = find(Some("key-SECRET-2"), &file).unwrap_err().to_string();
         assert!(error.contains("COUNTERSIGN_KEY") && !error.contains("SECRET"), "{error}");
         std::fs::write(&file, "c2hvcnQ=").unwrap();
-        assert!(find(None, &file, &file, &SystemClock).unwrap_err().to_string().contains("32 bytes"));
+        assert!(find(None, &file).unwrap_err().to_string().contains("32 bytes"));
     }
 }

@@ -20,10 +20,10 @@ use countersign::{
 use countersign_clients::{
     DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError, ToolSetupError,
 };
-use countersign_store::{OpenError, SqliteOptions, SqliteStore, Upkeep};
+use countersign_store::{OpenError, PostgresAddress, PostgresStore, SqliteOptions, SqliteStore, Upkeep};
 use countersign_tools::OpenError as WorkspaceError;
 
-use crate::config::{Config, ConfigError, Kind, Provider, STATE};
+use crate::config::{Config, ConfigError, Database, Kind, Provider, STATE};
 use crate::environment::Environment;
 use crate::key::{self, KeyError};
 use crate::skills::{self, InForce};
@@ -114,16 +114,33 @@ impl Setup {
     ///
     /// # Errors
     /// [`SetupError`].
-    pub(crate) fn open(config: Config, environment: Environment) -> Result<Self, SetupError> {
+    pub(crate) async fn open(config: Config, environment: Environment) -> Result<Self, SetupError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        for file in [&config.database, &config.key_file] {
+        for file in config.database.file().into_iter().chain([config.key_file.as_path()]) {
             if let Some(folder) = file.parent() {
                 make_folder(folder)?;
             }
         }
-        let key = key::find(environment.get(key::KEY_VARIABLE), &config.key_file, &config.database, &*clock)?;
-        let store = SqliteStore::open(SqliteOptions::new(&config.database), key, Arc::clone(&clock))?;
-        Ok(Self { config, environment, store: Arc::new(store), clock })
+        let found = key::find(environment.get(key::KEY_VARIABLE), &config.key_file)?;
+        let key = match found {
+            Some(key) => key,
+            None => {
+                let is_made = is_made(&config.database, &environment).await?;
+                key::make_for(&config.database.place(), is_made, &config.key_file, &*clock)?
+            }
+        };
+        let (store, clock): (Arc<dyn Upkeep>, Arc<dyn Clock>) = match &config.database {
+            Database::Sqlite(file) => {
+                (Arc::new(SqliteStore::open(SqliteOptions::new(file), key, Arc::clone(&clock))?), clock)
+            }
+            Database::Postgres(address) => {
+                let store = PostgresStore::open(with_password(address, &environment), key, clock).await?;
+                // All who work on it go by its clock, not by their machines'.
+                let clock = store.clock();
+                (Arc::new(store), clock)
+            }
+        };
+        Ok(Self { config, environment, store, clock })
     }
 
     /// The model that serves a new run of this agent, if no other is asked for.
@@ -269,6 +286,30 @@ impl Setup {
             agents.push(Agent::new(AgentName::parse("default")?, [model]));
         }
         Ok(Agents::new(self.config.enforcement, agents))
+    }
+}
+
+/// The variable with the password of a PostgreSQL database.
+const PASSWORD_VARIABLE: &str = "PGPASSWORD";
+
+fn with_password(address: &PostgresAddress, environment: &Environment) -> PostgresAddress {
+    let address = address.clone();
+    match environment.get(PASSWORD_VARIABLE) {
+        Some(password) => address.with_password(password),
+        None => address,
+    }
+}
+
+/// Whether there is a database, with something in it. Asking makes none.
+///
+/// # Errors
+/// [`SetupError::Database`].
+pub(crate) async fn is_made(database: &Database, environment: &Environment) -> Result<bool, SetupError> {
+    match database {
+        Database::Sqlite(file) => Ok(std::fs::metadata(file).is_ok_and(|file| file.len() > 0)),
+        Database::Postgres(address) => {
+            Ok(PostgresStore::is_made(&with_password(address, environment)).await?)
+        }
     }
 }
 

@@ -8,10 +8,13 @@
 mod chain;
 mod entries;
 mod finding;
+mod hints;
 mod inspection;
 mod keys;
 mod mac;
 mod open;
+mod page;
+mod postgres;
 mod restored;
 mod rotation;
 mod row;
@@ -22,7 +25,9 @@ mod upkeep;
 mod vault;
 
 pub use finding::{Finding, Report};
+pub use hints::Hints;
 pub use open::OpenError;
+pub use postgres::{DatabaseClock, NotAnAddress, PostgresAddress, PostgresStore};
 pub use restored::Restored;
 pub use rotation::{Retired, RotateError, Rotated, Rotation};
 pub use seal::MasterKey;

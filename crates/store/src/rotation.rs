@@ -78,8 +78,7 @@ pub struct Rotation {
 /// The old key opens nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {
-    /// Whether what was overwritten is gone from the log beside the database too. If not, somebody was reading;
-    /// it goes with the next checkpoint.
+    /// Whether what was overwritten is gone from the disk too ([`Upkeep::lingering`]).
     pub scrubbed: bool,
 }
 

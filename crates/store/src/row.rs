@@ -94,6 +94,10 @@ impl<'r> Cells<'r> {
         self.row.value(column).map_err(|error| self.bad(column, error))
     }
 
+    pub(crate) fn is_absent(&self, column: &'static str) -> Result<bool, BadRow> {
+        Ok(matches!(self.value(column)?, Value::Null))
+    }
+
     fn optional_text(&self, column: &'static str) -> Result<Option<&'r str>, BadRow> {
         match self.value(column)? {
             Value::Null => Ok(None),

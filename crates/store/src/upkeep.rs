@@ -12,6 +12,7 @@ use countersign::{AgentName, LoadError, RunId, RunState, Store, StoreFault};
 use jiff::Timestamp;
 
 use crate::finding::Report;
+use crate::hints::Hints;
 use crate::restored::Restored;
 use crate::rotation::{Retired, RotateError, Rotated, Rotation};
 use crate::seal::MasterKey;
@@ -21,6 +22,12 @@ use crate::seal::MasterKey;
 pub trait Upkeep: Store {
     /// Which database it is, for people, without any password.
     fn place(&self) -> String;
+
+    /// What is said to people when what was removed is not gone from the disk yet.
+    fn lingering(&self) -> &'static str;
+
+    /// What others say who work on the same database.
+    fn hints(&self) -> Hints;
 
     /// The schema of the open database: how many migrations it has seen.
     fn schema_version(&self) -> u32;
@@ -104,8 +111,7 @@ pub struct Purged {
     pub pendings: u64,
     /// Runs whose time would have come, and which cannot be read. They are kept.
     pub unreadable: u64,
-    /// Whether the bytes are gone from the log beside the database too. If not, somebody was reading; they go
-    /// with the next checkpoint.
+    /// Whether the bytes are gone from the disk too ([`Upkeep::lingering`]).
     pub scrubbed: bool,
 }
 
@@ -116,8 +122,7 @@ pub struct Erased {
     pub at: Timestamp,
     /// The events whose content was destroyed in this call.
     pub events: u64,
-    /// Whether the bytes are gone from the log beside the database too. If not, somebody was reading; they go
-    /// with the next checkpoint.
+    /// Whether the bytes are gone from the disk too ([`Upkeep::lingering`]).
     pub scrubbed: bool,
 }
 

@@ -162,14 +162,10 @@ async fn purged(session: &Session, purge: Purge) -> Result<Exit, Failure> {
         show::out(&format!("{} more cannot be read and stay: `db doctor` says why.", done.unreadable));
     }
     if !purge.dry_run && done.runs > 0 && !done.scrubbed {
-        show::out(LATER);
+        show::out(session.setup.store.lingering());
     }
     Ok(Exit::Done)
 }
-
-/// What is said when a reader kept the bytes from going at once.
-pub(crate) const LATER: &str =
-    "Somebody was reading, so the bytes leave the log beside the database with its next checkpoint.";
 
 async fn copied(session: &Session, backup: Backup) -> Result<Exit, Failure> {
     let to = session.setup.environment.folder.join(&backup.path);
@@ -183,6 +179,9 @@ async fn copied(session: &Session, backup: Backup) -> Result<Exit, Failure> {
         }
         if let BackupError::Rotating = &error {
             return Failure::ended(format!("{error} with `keys rotate`, then make the copy"));
+        }
+        if let BackupError::NotHere(_) = &error {
+            return Failure::usage(error.to_string());
         }
         Failure::usage(format!("{error}; name a file that is not there yet"))
     })?;

@@ -65,9 +65,11 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     let session = Session::open(invocation, None).await?;
     let setup = &session.setup;
     let (file, in_environment) = (setup.config.key_file.clone(), from_environment(&setup.environment));
-    let current =
-        key::find(setup.environment.get(KEY_VARIABLE), &file, &setup.config.database, &*setup.clock)
-            .map_err(SetupError::from)?;
+    let place = setup.config.database.place();
+    let current = match key::find(setup.environment.get(KEY_VARIABLE), &file).map_err(SetupError::from)? {
+        Some(key) => key,
+        None => key::make_for(&place, true, &file, &*setup.clock).map_err(SetupError::from)?,
+    };
     let under_way = setup.store.rotation().await;
     let under_way = under_way.map_err(|fault| Failure::store("nothing was changed", &fault))?;
     let from = under_way.as_ref().map_or_else(|| current.fingerprint(), |rotation| rotation.from.clone());

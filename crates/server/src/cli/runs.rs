@@ -283,7 +283,7 @@ async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failur
         ),
     });
     if !done.scrubbed {
-        show::out(super::db::LATER);
+        show::out(session.setup.store.lingering());
     }
     Ok(Exit::Done)
 }

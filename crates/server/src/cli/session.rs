@@ -9,10 +9,10 @@ use countersign::{
 };
 use serde_json::Value;
 
-use crate::config::{CONFIG_VARIABLE, Config, FILE};
+use crate::config::{CONFIG_VARIABLE, Config, Database, FILE};
 use crate::environment::Environment;
 use crate::json::{self, View};
-use crate::setup::Setup;
+use crate::setup::{Setup, is_made};
 use crate::show::{self, pending::Now};
 use crate::{escape, skills};
 
@@ -91,7 +91,7 @@ impl Session {
     /// [`Failure`].
     pub(crate) async fn open(invocation: Invocation, acting: Option<&Subject>) -> Result<Self, Failure> {
         let config = invocation.nearest()?;
-        if !config.database.exists() {
+        if !is_made(&config.database, &invocation.environment).await? {
             return Err(no_database(&config, &invocation));
         }
         Self::with(config, invocation, acting).await
@@ -129,11 +129,11 @@ impl Session {
         acting: Option<&Subject>,
     ) -> Result<Self, Failure> {
         let mut config = invocation.nearest()?;
-        if config.database.exists() {
+        if is_made(&config.database, &invocation.environment).await? {
             return Self::with(config, invocation, acting).await;
         }
         let scratch = Scratch::new(&invocation.environment);
-        config.database = scratch.folder.join("countersign.db");
+        config.database = Database::Sqlite(scratch.folder.join("countersign.db"));
         config.key_file = scratch.folder.join("key");
         let mut session = Self::with(config, invocation, acting).await?;
         session.scratch = Some(scratch);
@@ -143,7 +143,7 @@ impl Session {
     /// The operator, who can open database and key, is an administrator; `acting` acts with the rights they
     /// have, and must be known.
     async fn with(config: Config, invocation: Invocation, acting: Option<&Subject>) -> Result<Self, Failure> {
-        let setup = Setup::open(config, invocation.environment.clone())?;
+        let setup = Setup::open(config, invocation.environment.clone()).await?;
         let operator = Principal::admin(invocation.environment.account());
         let failed = |fault| Failure::store("the rights cannot be read", &fault);
         let mut subjects = vec![operator.subject.clone()];
@@ -296,7 +296,7 @@ impl Session {
 }
 
 fn no_database(config: &Config, invocation: &Invocation) -> Failure {
-    let database = config.database.display();
+    let database = config.database.place();
     Failure::usage(match &config.file {
         Some(file) => format!(
             "there is no database {database}, which the configuration {} stands for; `run` makes it, or name another \

@@ -57,7 +57,7 @@ fn everything_that_is_configured_is_typed() {
         Config {
             file: Some("/x/countersign.toml".into()),
             folder: "/x".into(),
-            database: "/x/data/runs.db".into(),
+            database: Database::Sqlite("/x/data/runs.db".into()),
             key_file: "/keys/key".into(),
             workspace: Some("/x/pages".into()),
             providers: vec![Provider {
@@ -228,7 +228,7 @@ fn an_error_in_a_tool_names_the_tool() {
 fn without_the_line_there_is_no_workspace() {
     let config = parse("").unwrap();
     assert_eq!(config.workspace, None);
-    assert_eq!(config.database, Path::new("/x/.countersign/countersign.db"));
+    assert_eq!(config.database, Database::Sqlite("/x/.countersign/countersign.db".into()));
     assert_eq!(config.key_file, Path::new("/x/.countersign/key"));
 }
 
@@ -260,7 +260,12 @@ fn an_error_names_file_line_key_and_what_was_meant() {
         ("workspace = \"a\"\nworkspace = \"b\"", ":2: this is not valid TOML: duplicate key"),
         ("[workers]\nlease = \"2\"", ":2: workers.lease: a duration is a whole number and a unit"),
         ("[workers]\nlease = \"1ms\"", ":2: workers.lease: a lease is at least 500ms"),
-        ("database = \"postgres://u@h/d\"", ":1: database: PostgreSQL is not supported by this build"),
+        (
+            "database = \"postgres://u:secret@h/d\"",
+            ":1: database: a password does not belong here: set PGPASSWORD",
+        ),
+        ("database = \"postgres://u@h/d?sslmode=prefer\"", ":1: database: sslmode must be disable, require,"),
+        ("database = \"postgres://u@h\"", ":1: database: it names no database"),
         ("database = \"runs.db\"", ":1: database: a database is written \"sqlite:PATH\""),
         ("[providers.x]\nkind = \"open\"", ":2: providers.x.kind: it must be one of openai, demo"),
         (

@@ -69,7 +69,8 @@ pub(crate) fn file_tools_of(
     root: &Path,
     is_tour: bool,
 ) -> Result<Vec<Arc<dyn Tool>>, SetupError> {
-    let mut state = vec![config.database.clone(), config.key_file.clone(), key::next(&config.key_file)];
+    let mut state = vec![config.key_file.clone(), key::next(&config.key_file)];
+    state.extend(config.database.file().map(Path::to_owned));
     if !is_tour {
         state.push(config.folder.join(STATE));
     }

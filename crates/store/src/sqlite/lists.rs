@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params};
 
 use super::fault;
+use crate::page::{nothing, one_more, page, position};
 use crate::row::{self, BadRow, PENDING_COLUMNS, RunRecord};
 use crate::time;
 use crate::vault::Vault;
@@ -186,25 +187,4 @@ fn numbered<T>(
     read: impl FnOnce(&dyn row::Row) -> Result<T, BadRow>,
 ) -> Result<(i64, Option<T>), rusqlite::Error> {
     Ok((row.get("number")?, read(row).ok()))
-}
-
-/// Cuts a page off what was found, which is one more than its limit if there is a next one.
-fn page<T, U>(mut found: Vec<(i64, Option<T>)>, limit: usize, line: impl Fn(T) -> U) -> Page<U> {
-    let more = found.len() > limit.max(1);
-    found.truncate(limit.max(1));
-    let next = found.last().filter(|_| more).map(|(number, _)| number.to_string());
-    Page { items: found.into_iter().filter_map(|(_, row)| row.map(&line)).collect(), next }
-}
-
-fn one_more(limit: usize) -> i64 {
-    i64::try_from(limit.max(1)).unwrap_or(i64::MAX).saturating_add(1)
-}
-
-fn position(cursor: &str) -> Option<i64> {
-    cursor.parse().ok()
-}
-
-/// What follows a cursor that was never given out.
-fn nothing<T>() -> Page<T> {
-    Page { items: Vec::new(), next: None }
 }

@@ -10,6 +10,7 @@ use super::log::readable;
 use super::rotate::rotation;
 use super::{SqliteStore, schema};
 use crate::finding::Report;
+use crate::hints::Hints;
 use crate::restored::Restored;
 use crate::rotation::{self, Retired, RotateError, Rotated, Rotation};
 use crate::seal::MasterKey;
@@ -19,6 +20,14 @@ use crate::upkeep::{BackupError, EraseError, Erased, Purged, Upkeep};
 impl Upkeep for SqliteStore {
     fn place(&self) -> String {
         self.path().display().to_string()
+    }
+
+    fn lingering(&self) -> &'static str {
+        "Somebody was reading, so the bytes leave the log beside the database with its next checkpoint."
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::silence()
     }
 
     fn schema_version(&self) -> u32 {

@@ -1,0 +1,83 @@
+//! The operator's work, on PostgreSQL.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use countersign::{AgentName, LoadError, RunId, StoreFault};
+use jiff::Timestamp;
+
+use super::{PostgresStore, schema};
+use crate::finding::Report;
+use crate::hints::Hints;
+use crate::restored::Restored;
+use crate::rotation::{self, Retired, RotateError, Rotated, Rotation};
+use crate::seal::MasterKey;
+use crate::upkeep::{BackupError, EraseError, Erased, Purged, Upkeep};
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    fn place(&self) -> String {
+        self.address.place().to_owned()
+    }
+
+    fn lingering(&self) -> &'static str {
+        "PostgreSQL keeps the old bytes until it has vacuumed the tables and written over their place; its write-ahead \
+         log and copies that were made before keep them longer."
+    }
+
+    fn hints(&self) -> Hints {
+        self.listen()
+    }
+
+    fn schema_version(&self) -> u32 {
+        schema::VERSION
+    }
+
+    async fn examine(
+        &self,
+        agents: Option<&[AgentName]>,
+        now: Timestamp,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Report, StoreFault> {
+        self.look_through(agents, now, progress).await
+    }
+
+    async fn rotate(
+        &self,
+        to: MasterKey,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Rotated, RotateError> {
+        rotation::rotate(self, &to, progress).await
+    }
+
+    async fn retire(&self, now: Timestamp) -> Result<Option<Retired>, RotateError> {
+        self.retire_key(now).await
+    }
+
+    async fn rotation(&self) -> Result<Option<Rotation>, StoreFault> {
+        self.rotation_under_way().await
+    }
+
+    async fn purge(&self, ended_before: Timestamp, dry: bool) -> Result<Purged, StoreFault> {
+        self.purge_runs(ended_before, dry).await
+    }
+
+    async fn erase(&self, run: &RunId, now: Timestamp) -> Result<Erased, EraseError> {
+        self.erase_run(run, now).await
+    }
+
+    async fn erased_at(&self, run: &RunId) -> Result<Option<Timestamp>, LoadError> {
+        self.readable(run).await.map(|record| record.erased_at)
+    }
+
+    async fn restored(&self, now: Timestamp) -> Result<Restored, StoreFault> {
+        self.make_harmless(now).await
+    }
+
+    async fn backup(&self, _: &Path) -> Result<(), BackupError> {
+        Err(BackupError::NotHere(
+            "a PostgreSQL database is copied by its own programs: pg_dump for a copy, or a base backup with its \
+             write-ahead log",
+        ))
+    }
+}

@@ -1,0 +1,10 @@
+//! The PostgreSQL store, on a server of its own.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod concurrency;
+mod contract;
+mod server;
+mod support;
+mod tamper;
+mod upkeep;

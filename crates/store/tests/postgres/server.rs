@@ -1,0 +1,143 @@
+//! A private PostgreSQL for this process: made when the first test asks for it, gone when the process ends.
+//!
+//! It listens on a socket in its own folder only. Who runs it as root has it run as the account `postgres`, because
+//! PostgreSQL refuses to work for root. A watcher, a shell that reads a pipe which nobody writes to, sees the end of
+//! this process however it comes, also by a kill, stops the server and removes the folder.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What stops the server and tidies up, once its standard input ends.
+const WATCHER: &str = r#"cat >/dev/null; "$@" >/dev/null 2>&1; rm -rf -- "$FOLDER""#;
+
+pub(crate) struct Server {
+    folder: PathBuf,
+    databases: AtomicU32,
+    _watcher: Child,
+}
+
+/// The server of this process.
+pub(crate) fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(Server::start)
+}
+
+impl Server {
+    fn start() -> Self {
+        let programs = programs();
+        let folder = tempfile::Builder::new().prefix("countersign-pg.").tempdir().unwrap().keep();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            run(Command::new("chown").arg("postgres").arg(&folder));
+        } else {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let command = |program: &str| {
+            let program = programs.join(program);
+            let mut command = if is_root {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid=postgres", "--regid=postgres", "--init-groups"]).arg(program);
+                command
+            } else {
+                Command::new(program)
+            };
+            command.current_dir(&folder).stdin(Stdio::null());
+            command
+        };
+        let data = folder.join("data");
+        run(command("initdb").arg("-D").arg(&data).args([
+            "-U",
+            "countersign",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+        ]));
+        // A disk that is never waited for: what a power cut would lose is not what these tests are about.
+        let options = format!(
+            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c full_page_writes=off \
+             -c max_connections=200",
+            folder.display()
+        );
+        let mut stop = command("pg_ctl");
+        stop.args(["-m", "immediate", "stop", "-D"]).arg(&data);
+        let mut watcher = Command::new("sh");
+        watcher.args(["-c", WATCHER, "watcher"]).arg(stop.get_program()).args(stop.get_args());
+        watcher.env("FOLDER", &folder).current_dir("/").stdin(Stdio::piped());
+        let watcher = watcher.spawn().unwrap();
+        run(command("pg_ctl")
+            .args(["-w", "-t", "60", "start", "-D"])
+            .arg(&data)
+            .arg("-l")
+            .arg(folder.join("log"))
+            .arg("-o")
+            .arg(options));
+        let server = Self { folder, databases: AtomicU32::new(0), _watcher: watcher };
+        server.ask("postgres", "SELECT 1");
+        server
+    }
+
+    /// The address of one of its databases.
+    pub(crate) fn address(&self, database: &str) -> String {
+        format!("postgres://countersign@/{database}?host={}", self.folder.display())
+    }
+
+    /// A new database, empty, or a copy of another one.
+    pub(crate) fn database(&self, template: Option<&str>) -> String {
+        let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.ask("postgres", &format!("CREATE DATABASE {name} TEMPLATE {}", template.unwrap_or("template0")));
+        name
+    }
+
+    /// Asks with PostgreSQL's own client, bound by nothing, and gives back what it prints.
+    pub(crate) fn ask(&self, database: &str, statements: &str) -> String {
+        let mut psql = Command::new(programs().join("psql"));
+        psql.arg("-h").arg(&self.folder).args(["-U", "countersign", "-d", database, "-X", "-q", "-t", "-A"]);
+        psql.args([
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            "SET search_path = countersign; SET session_replication_role = replica",
+        ]);
+        psql.args(["-c", statements]);
+        run(&mut psql)
+    }
+}
+
+/// Where PostgreSQL's programs are: the newest that is installed.
+fn programs() -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+        let found = versions.filter_map(|version| {
+            let programs = version.ok()?.path();
+            let number: u32 = programs.file_name()?.to_str()?.parse().ok()?;
+            let programs = programs.join("bin");
+            ["initdb", "pg_ctl", "psql"]
+                .iter()
+                .all(|name| programs.join(name).exists())
+                .then_some((number, programs))
+        });
+        found.max().map(|(_, programs)| programs).expect(
+            "these tests start a PostgreSQL of their own, and there is none in /usr/lib/postgresql: \
+             run scripts/set-up tests, or install the package postgresql",
+        )
+    })
+}
+
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        done.status.success(),
+        "{command:?}: {}{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+    String::from_utf8(done.stdout).unwrap()
+}

@@ -1,0 +1,65 @@
+//! A database of its own for every test, and a second way into it.
+
+use std::sync::Arc;
+
+use countersign::{Clock, SystemClock};
+use countersign_store::{MasterKey, OpenError, PostgresAddress, PostgresStore};
+use tokio::sync::OnceCell;
+
+use crate::server::{Server, server};
+
+pub(crate) const KEY: [u8; 32] = [7; 32];
+
+pub(crate) struct Place {
+    server: &'static Server,
+    database: String,
+}
+
+impl Place {
+    /// An installation without runs. It is copied from one that is made once, except for its keys.
+    pub(crate) async fn new() -> Self {
+        static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+        let server = server();
+        let template = TEMPLATE
+            .get_or_init(async || {
+                let place = Self { server, database: server.database(None) };
+                drop(place.open().await);
+                place.change("DELETE FROM installation");
+                // A template must have nobody in it.
+                place.server.ask(
+                    "postgres",
+                    &format!(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'",
+                        place.database
+                    ),
+                );
+                place.database
+            })
+            .await;
+        Self { server, database: server.database(Some(template)) }
+    }
+
+    /// A database in which nobody was yet.
+    pub(crate) fn empty() -> Self {
+        let server = server();
+        Self { server, database: server.database(None) }
+    }
+
+    pub(crate) fn address(&self) -> PostgresAddress {
+        PostgresAddress::parse(&self.server.address(&self.database)).unwrap()
+    }
+
+    pub(crate) async fn open(&self) -> PostgresStore {
+        self.try_open(KEY).await.unwrap()
+    }
+
+    pub(crate) async fn try_open(&self, key: [u8; 32]) -> Result<PostgresStore, OpenError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        PostgresStore::open(self.address(), MasterKey::new(key), clock).await
+    }
+
+    /// Changes something behind the store's back, bound by nothing.
+    pub(crate) fn change(&self, statements: &str) -> String {
+        self.server.ask(&self.database, statements)
+    }
+}

@@ -33,7 +33,7 @@ pub(crate) use session::Invocation;
 /// Run tool calls that somebody answers for.
 ///
 /// A model works with tools. Whatever writes waits until a person has seen exactly what will run and said yes.
-/// Runs are kept in one file; any process that can open it goes on where another stopped.
+/// Runs are kept in one file, or in a PostgreSQL that many share; any process that can open it goes on where another stopped.
 #[derive(Debug, Parser)]
 #[command(name = "countersign", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {

@@ -15,6 +15,8 @@ mod commands;
 #[cfg(test)]
 mod databases;
 #[cfg(test)]
+mod details;
+#[cfg(test)]
 mod docs;
 #[cfg(test)]
 mod failures;

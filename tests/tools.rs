@@ -103,7 +103,7 @@ fn a_command_gets_its_arguments_five_variables_and_the_workspace() {
         assert!(looked.contains(part), "{part}: {looked}");
     }
     assert!(!looked.contains("STUB_KEY") && !looked.contains("USER"), "{looked}");
-    assert!(failed.contains("The tool fails failed") && failed.contains("no"), "{failed}");
+    assert_eq!(failed, "Error: The tool fails failed (exit status: 3).");
     assert!(gone.contains("The tool gone could not be started"), "{gone}");
 }
 
@@ -163,38 +163,68 @@ fn rule_r11_a_tool_behind_a_gateway_that_gave_up_and_nobody_knows() {
     assert_eq!(folder.newest_run()["error"]["code"], "outcome_unknown");
 }
 
-/// What a model is told of a read that comes out like this.
-fn told_of_a_read(comes: Comes) -> String {
+/// What a model is told of one call of a read that is declared like this, and what the record says of it.
+fn read_once(how: &str, timeout: &str) -> (String, Value) {
     let (server, folder) = bench(vec![calls(&[("get", json!({ "id": 7 }))]), says("done")]);
-    let tool = ToolServer::start(comes);
-    folder.configure_more(&declared("get", &format!("http = \"{}\"", tool.url), "read", "timeout = \"2s\""));
+    folder.configure_more(&declared("get", how, "read", &format!("timeout = \"{timeout}\"")));
     folder.run(&["run", "x"]).expect(0);
+    let events = folder.events(text(&folder.newest_run()["id"]));
+    let finished = events.iter().find(|event| event["kind"] == "call.finished").unwrap();
+    (told(&server, 1), finished["data"].clone())
+}
+
+fn read_at(comes: Comes) -> (String, Value) {
+    // Only who waits for ever is to feel it.
+    let timeout = if matches!(comes, Comes::Hangs) { "2s" } else { "10m" };
+    let tool = ToolServer::start(comes);
+    let read = read_once(&format!("http = \"{}\"", tool.url), timeout);
     assert_eq!(tool.calls().len(), 1);
-    told(&server, 1)
+    read
+}
+
+fn read_by(script: &str, timeout: &str) -> (String, Value) {
+    read_once(&format!("command = [\"/bin/sh\", \"-c\", \"{script}\"]"), timeout)
 }
 
 #[test]
 fn a_read_that_hangs_times_out_and_the_run_goes_on() {
-    assert_eq!(told_of_a_read(Comes::Hangs), "Error: The tool get timed out.");
+    for (told, recorded) in [read_at(Comes::Hangs), read_by("sleep 600", "2s")] {
+        assert_eq!(told, "Error: The tool get timed out.");
+        assert_eq!(recorded["result"], "timeout");
+    }
 }
 
 #[test]
 fn case_c53_fifty_megabytes_are_cut_on_a_character_border_with_their_true_size() {
-    let piece = "é🦀";
-    let content = piece.repeat(50_000_000 / piece.len());
-    let told = told_of_a_read(Comes::Answer(200, json!({ "content": content }).to_string().into_bytes()));
-    assert!(told.starts_with("é🦀é🦀"), "{}", &told[..40]);
-    assert!(told.len() < 51_000, "{}", told.len());
-    let tail: String = told.chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect();
-    assert!(tail.contains(&content.len().to_string()), "{tail}");
+    let content = "é🦀".repeat(50_000_000 / 6);
+    let body = json!({ "content": content }).to_string().into_bytes();
+    let an_error = json!({ "content": content, "is_error": true }).to_string().into_bytes();
+    for ((told, recorded), start, bytes) in [
+        (read_at(Comes::Answer(200, body)), "é🦀é🦀", content.len()),
+        (read_at(Comes::Answer(200, an_error)), "Error: é🦀é🦀", content.len()),
+        (read_by("yes é🦀 | head -c 52428796", "10m"), "é🦀\né🦀", 52_428_796),
+    ] {
+        assert!(told.starts_with(start), "{}", told.chars().take(40).collect::<String>());
+        assert!(told.ends_with(&format!("\n[cut: {bytes} bytes in all]")) && told.len() < 50_100);
+        assert_eq!(recorded["bytes"], bytes, "rule L4: the true size");
+    }
 }
 
 #[test]
 fn case_c53_bytes_that_are_no_text_are_an_error_result_and_a_nul_is_shown() {
-    let broken = told_of_a_read(Comes::Answer(200, b"{\"content\":\"\xff\xfe\"}".to_vec()));
-    assert!(broken.contains("The tool get failed"), "{broken}");
-    let nul = told_of_a_read(Comes::Answer(200, br#"{"content":"a\u0000b"}"#.to_vec()));
-    assert!(nul.starts_with('a') && !nul.contains('\0'), "{nul:?}");
+    for (told, recorded) in [
+        read_at(Comes::Answer(200, b"{\"content\":\"\xff\xfe\"}".to_vec())),
+        read_by(r"printf 'a\\377b'", "10m"),
+    ] {
+        assert!(told.starts_with("Error: The tool get failed: its "), "{told}");
+        assert_eq!(recorded["result"], "error");
+    }
+    for (told, recorded) in [
+        read_at(Comes::Answer(200, br#"{"content":"a\u0000b"}"#.to_vec())),
+        read_by(r"printf 'a\\000b'", "10m"),
+    ] {
+        assert_eq!((told.as_str(), &recorded["bytes"]), ("a\u{2400}b", &json!(3)));
+    }
 }
 
 #[test]

@@ -15,14 +15,14 @@ mod tests;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign::{
-    Arguments, CallContext, PreviewContext, Tool, ToolError, ToolOutput, ToolPreview, ToolSpec,
+    Arguments, CallContext, Detail, PreviewContext, Tool, ToolError, ToolOutput, ToolPreview, ToolSpec,
 };
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
@@ -31,6 +31,7 @@ use self::group::Group;
 use self::output::Output;
 use crate::http::{DEADLINE_GRACE, Http};
 use crate::http_tool::HttpPreview;
+use crate::kept::READ_BYTES_MAX;
 use crate::tool_setup::ToolSetupError;
 
 /// A tool that is a command.
@@ -111,23 +112,26 @@ impl CommandTool {
 
     /// Starts the command in a process group of its own.
     async fn start(&self, key: &str) -> Result<Running, ToolError> {
-        let not_sent = |why: &str| {
-            ToolError::NotSent(format!("The tool {} could not be started: {why}.", self.spec.name))
+        let not_sent = |why: &str, error: &io::Error| {
+            let sentence = format!("The tool {} could not be started: {why}.", self.spec.name);
+            ToolError::not_sent(sentence).with_detail(Detail::new(&error.to_string()))
         };
-        let group = Group::form().await.map_err(|_| not_sent("no process group can be formed for it"))?;
+        let group = Group::form().await;
+        let group = group.map_err(|error| not_sent("no process group can be formed for it", &error))?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.folder);
         command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("COUNTERSIGN_IDEMPOTENCY_KEY", key);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.process_group(group.id()).spawn().map_err(|error| {
-            not_sent(if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+            let why = if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
                 "its program or its folder is not there"
             } else if error.kind() == ErrorKind::PermissionDenied {
                 "its program may not be executed"
             } else {
                 "the system does not start its program"
-            })
+            };
+            not_sent(why, &error)
         })?;
         Ok(Running { child, group })
     }
@@ -142,20 +146,22 @@ impl CommandTool {
         let running = self.start(&cx.idempotency_key).await?;
         tokio::select! {
             answer = self.answer(running, arguments.canonical()) => answer,
-            () = deadline => Err(ToolError::NoAnswer),
+            () = deadline => Err(ToolError::no_answer().with_detail(Detail::new("killed at its deadline"))),
         }
     }
 
     /// Waits for a started command. `Err` only where the command did not end by itself.
     async fn answer(&self, mut running: Running, arguments: String) -> Result<ToolOutput, ToolError> {
         let (Some(stdout), Some(stderr)) = (running.child.stdout.take(), running.child.stderr.take()) else {
-            return Err(ToolError::NoAnswer);
+            return Err(ToolError::no_answer());
         };
         let stdin = running.child.stdin.take();
         let mut output = Output::new(stdout, stderr);
         let status = tokio::select! {
             biased;
-            status = running.child.wait() => status.map_err(|_| ToolError::NoAnswer)?,
+            status = running.child.wait() => status.map_err(|error| {
+                ToolError::no_answer().with_detail(Detail::new(&error.to_string()))
+            })?,
             () = output.read() => return Err(self.too_much()),
             never = feed(stdin, arguments) => match never {},
         };
@@ -168,21 +174,25 @@ impl CommandTool {
     fn judge(&self, status: ExitStatus, output: Output) -> Result<ToolOutput, ToolError> {
         let name = &self.spec.name;
         if !status.success() {
-            let words = output.last_words();
-            return Err(ToolError::Answered(format!("The tool {name} failed ({status}).{words}")));
+            let detail = output.last_words(&status.to_string());
+            return Err(
+                ToolError::answered(format!("The tool {name} failed ({status}).")).with_detail(detail)
+            );
         }
-        match output.into_content() {
-            Ok(content) => Ok(content.into()),
-            Err(_) => Err(ToolError::Answered(format!("The tool {name} failed: its output is not UTF-8."))),
-        }
+        output.into_content().map(ToolOutput::from).map_err(|detail| {
+            ToolError::answered(format!("The tool {name} failed: its output is not UTF-8."))
+                .with_detail(detail)
+        })
     }
 
     /// We stopped it in the middle of its work: for a read an error, for a write no answer.
     fn too_much(&self) -> ToolError {
-        if self.spec.effect.writes() {
-            return ToolError::NoAnswer;
-        }
-        ToolError::Answered(format!("The tool {} failed: its output is too large.", self.spec.name))
+        let error = if self.spec.effect.writes() {
+            ToolError::no_answer()
+        } else {
+            ToolError::answered(format!("The tool {} failed: its output is too large.", self.spec.name))
+        };
+        error.with_detail(Detail::new(&format!("killed after more than {READ_BYTES_MAX} bytes of output")))
     }
 }
 

@@ -51,6 +51,17 @@ pub(crate) enum NoAnswer {
 }
 
 impl NoAnswer {
+    /// All that is known, in one line: for the record of a call, never for a log or a model.
+    pub(crate) fn all_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        text
+    }
+
     /// Whether the server may have heard anything: not when its name was not found, no connection was made or
     /// TLS could not be agreed on.
     pub(crate) fn was_sent(&self) -> bool {

@@ -2,32 +2,40 @@
 //!
 //! Invariant: one call is one POST with the call's idempotency key (R4), and what comes of it tells apart the
 //! three things that matter for a write: an answer, nothing sent, and no answer (R3). An answer is an answer
-//! whatever its status, except 502 and 504, which a go-between gives when the tool gave none. Nothing the
-//! server says gets into an error, except content meant for the model (S5). Not here: retries, redirects, what
+//! whatever its status, except 502 and 504, which a go-between gives when the tool gave none. Of what the server
+//! says only content meant for the model gets into a sentence for the model; the rest is detail for the sealed
+//! record (S5). Not here: retries, redirects, what
 //! no answer means for a read or a write (the runtime).
 
 mod answer;
 mod preview;
 
 use std::fmt;
+use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign::{
-    Arguments, CallContext, PreviewContext, Tool, ToolError, ToolName, ToolOutput, ToolPreview, ToolSpec,
+    Arguments, CallContext, Detail, PreviewContext, Tool, ToolError, ToolName, ToolOutput, ToolPreview,
+    ToolSpec,
 };
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 pub(crate) use self::preview::HttpPreview;
 use crate::http::{Answer, Http, NoAnswer};
-use crate::shorten::{Shortener, Unreadable};
+use crate::kept::Beginning;
+use crate::shorten::{Shortened, Shortener, Unreadable};
 use crate::tool_setup::{ToolSetupError, address};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How long the record of a failure waits for words that only people will read.
+const BEGINNING_WAIT: Duration = Duration::from_secs(1);
 
 /// A tool that is served over HTTP.
 #[derive(Clone, Debug)]
@@ -110,8 +118,10 @@ impl Tool for HttpTool {
 
     async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
         let tool = &self.spec.name;
-        let unsendable = || ToolError::NotSent(format!("The tool {tool} failed: the call cannot be sent."));
-        let body = Body {
+        // What a failing answer says beside its status must not make the answer late.
+        let mut nearly_late = pin!(timeout(self.timeout - self.timeout / 10, pending::<()>()));
+        let unsendable = || ToolError::not_sent(format!("The tool {tool} failed: the call cannot be sent."));
+        let body = Posted {
             run: cx.run.as_str(),
             call: cx.call.as_str(),
             tool: tool.as_str(),
@@ -126,8 +136,14 @@ impl Tool for HttpTool {
         let answer = sent.map_err(|error| no_answer(tool, &error))?;
         match answer.status {
             200 => answer::output(tool, answer).await,
-            502 | 504 => Err(ToolError::NoAnswer),
-            status => Err(failed(tool, &format!("it answered with status {status}"))),
+            status => {
+                let beginning = beginning(answer, nearly_late.as_mut()).await;
+                Err(match status {
+                    502 | 504 => ToolError::no_answer(),
+                    _ => failed(tool, &format!("it answered with status {status}")),
+                }
+                .with_detail(beginning.detail(&format!("status {status}"))))
+            }
         }
     }
 
@@ -142,7 +158,7 @@ impl Tool for HttpTool {
 
 /// What is posted, members in this order.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Posted<'a> {
     run: &'a str,
     call: &'a str,
     tool: &'a str,
@@ -157,29 +173,62 @@ fn raw(arguments: &Arguments) -> Option<Box<RawValue>> {
 }
 
 fn failed(tool: &ToolName, how: &str) -> ToolError {
-    ToolError::Answered(format!("The tool {tool} failed: {how}."))
+    ToolError::answered(format!("The tool {tool} failed: {how}."))
 }
 
 fn no_answer(tool: &ToolName, error: &NoAnswer) -> ToolError {
-    if error.was_sent() {
-        return ToolError::NoAnswer;
+    let failed = if error.was_sent() {
+        ToolError::no_answer()
+    } else {
+        ToolError::not_sent(format!(
+            "The tool {tool} failed: its server could not be reached, so nothing was sent."
+        ))
+    };
+    failed.with_detail(Detail::new(&error.all_causes()))
+}
+
+/// The beginning of a body that is not looked into, as far as it comes at once. With the head the answer was
+/// there; a body that does not end changes nothing about that.
+async fn beginning(mut answer: Answer, nearly_late: impl Future) -> Beginning {
+    let mut beginning = Beginning::default();
+    let read = async {
+        while !beginning.is_full()
+            && let Ok(Some(chunk)) = answer.chunk().await
+        {
+            beginning.push(chunk.as_ref());
+        }
+    };
+    tokio::select! {
+        () = read => {}
+        _ = nearly_late => {}
+        _ = timeout(BEGINNING_WAIT, pending::<()>()) => {}
     }
-    ToolError::NotSent(format!(
-        "The tool {tool} failed: its server could not be reached, so nothing was sent."
-    ))
+    beginning
 }
 
 /// Why the body of an answer is of no use.
 enum BadBody {
-    Broken,
+    Broken(NoAnswer),
     Unreadable(Unreadable),
 }
 
-/// Reads a whole body, without the ends of long strings.
-async fn body(mut answer: Answer) -> Result<crate::shorten::Shortened, BadBody> {
-    let mut shortener = Shortener::default();
-    while let Some(chunk) = answer.chunk().await.map_err(|_| BadBody::Broken)? {
-        shortener.push(chunk.as_ref()).map_err(BadBody::Unreadable)?;
-    }
-    shortener.end().map_err(BadBody::Unreadable)
+/// A body without the ends of long strings, and how it began.
+struct Body {
+    beginning: Beginning,
+    shortened: Result<Shortened, BadBody>,
+}
+
+/// Reads a whole body.
+async fn body(mut answer: Answer) -> Body {
+    let mut beginning = Beginning::default();
+    let read = async {
+        let mut shortener = Shortener::default();
+        while let Some(chunk) = answer.chunk().await.map_err(BadBody::Broken)? {
+            beginning.push(chunk.as_ref());
+            shortener.push(chunk.as_ref()).map_err(BadBody::Unreadable)?;
+        }
+        shortener.end().map_err(BadBody::Unreadable)
+    };
+    let shortened = read.await;
+    Body { beginning, shortened }
 }

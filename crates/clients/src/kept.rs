@@ -4,7 +4,7 @@
 //! UTF-8 to its very end or it is none. Not here: what is cut of what is kept (the core, which does the same
 //! to every tool's content).
 
-use countersign::CONTENT_BYTES_MAX;
+use countersign::{DETAIL_BYTES_MAX, Detail, ToolContent};
 
 /// The most that is kept of one text, in bytes; twenty times what a model is shown of it.
 pub(crate) const KEPT_BYTES_MAX: usize = 1024 * 1024;
@@ -50,11 +50,6 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// A text of which somebody else has kept only the beginning.
-    pub(crate) fn cut(text: String, bytes: u64) -> Self {
-        Self { text, bytes }
-    }
-
     /// Goes on.
     pub(crate) fn push(&mut self, piece: &str) {
         let is_whole = self.bytes == self.text.len() as u64;
@@ -65,25 +60,37 @@ impl Kept {
         }
     }
 
-    /// The content for the runtime: all of it, or what a model is shown, with a note of the true size in the
-    /// core's words. It is short enough for the core to leave it alone.
-    pub(crate) fn into_content(self) -> String {
-        if self.bytes == self.text.len() as u64 {
-            return self.text;
-        }
-        let note = format!("\n[cut: {} bytes in all]", self.bytes);
-        let start = &self.text[..self.text.floor_char_boundary(CONTENT_BYTES_MAX)];
-        // The core makes this longer symbol of a NUL; here it must be counted already.
-        let mut content = start.replace('\0', "\u{2400}");
-        content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX - note.len()));
-        content.push_str(&note);
-        content
+    /// The content for the runtime, which cuts it and notes its true size.
+    pub(crate) fn into_content(self) -> ToolContent {
+        ToolContent::beginning(self.text, self.bytes)
+    }
+}
+
+/// The first bytes of what somebody sent, for the record of a failure.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning(Vec<u8>);
+
+impl Beginning {
+    /// Goes on.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let room = (DETAIL_BYTES_MAX + 1).saturating_sub(self.0.len());
+        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// Whether more would not be kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() > DETAIL_BYTES_MAX
+    }
+
+    /// What happened, with these bytes below it.
+    pub(crate) fn detail(&self, happened: &str) -> Detail {
+        Detail::beginning_of(happened, &self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use countersign::{CallResult, ResultKind};
+    use countersign::CONTENT_BYTES_MAX;
     use proptest::prelude::*;
 
     use super::*;
@@ -97,10 +104,8 @@ mod tests {
             }
             assert!(kept.text.len() <= KEPT_BYTES_MAX);
             let content = kept.into_content();
-            let note = format!("\n[cut: {} bytes in all]", times * piece.len() as u64);
-            assert!(content.ends_with(&note), "{}", &content[content.len() - 60..]);
-            let result = CallResult::from_tool(ResultKind::Ok, &content, Vec::new(), 0);
-            assert_eq!(result.content, content, "the core has nothing to cut");
+            assert_eq!(content.bytes(), times * piece.len() as u64);
+            assert!(piece.repeat(400_000).starts_with(&content.kept()[..CONTENT_BYTES_MAX]));
         }
     }
 
@@ -108,7 +113,7 @@ mod tests {
     fn a_text_that_fits_is_left_to_the_core() {
         let mut kept = Kept::default();
         kept.push(&"x".repeat(KEPT_BYTES_MAX));
-        assert_eq!(kept.into_content().len(), KEPT_BYTES_MAX);
+        assert_eq!(kept.into_content(), "x".repeat(KEPT_BYTES_MAX).into());
     }
 
     #[test]

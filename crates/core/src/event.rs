@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::availability::{SkillInForce, ToolRequest};
 use crate::decision::Decided;
+use crate::detail::Detail;
 use crate::limits::{Limit, RunLimits};
 use crate::message::{InputMessage, Reply, Usage};
 use crate::name::{AgentName, CallId, ModelRef, PendingId, Subject};
@@ -266,6 +267,16 @@ pub struct CallFinished {
     pub call: CallId,
     pub tool: String,
     pub result: Arc<CallResult>,
+    /// What is known of a failure beside what the model was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+impl CallFinished {
+    /// A result that nothing more is known of.
+    pub fn new(call: CallId, tool: String, result: CallResult) -> Self {
+        Self { call, tool, result: Arc::new(result), detail: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -274,6 +285,9 @@ pub struct CallFinished {
 pub struct CallUnknown {
     pub call: CallId,
     pub tool: String,
+    /// Why there was no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

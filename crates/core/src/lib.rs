@@ -10,7 +10,9 @@ mod approval;
 mod arguments;
 mod availability;
 mod canonical;
+mod content;
 mod decision;
+mod detail;
 mod digest;
 mod event;
 mod limits;
@@ -30,10 +32,12 @@ pub use availability::{
     Allowance, EnableState, GroupSetting, SkillInForce, SkillOpinion, Switch, Switches, ToolRequest,
 };
 pub use canonical::canonical;
+pub use content::{CONTENT_BYTES_MAX, ToolContent};
 pub use decision::{
     Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement, RefusedWith,
     Said, SettledOutcome, VerdictWord, may_edit, settle,
 };
+pub use detail::{DETAIL_BYTES_MAX, Detail};
 pub use digest::Digest;
 pub use event::{
     CallFinished, CallStarted, CallUnknown, CancelRequested, Clearance, Created, Durability, EVENT_VERSION,
@@ -53,8 +57,7 @@ pub use pending::{
 pub use policy::{AgentGates, Catalogue, Enforcement, Gate, Policy, Verdict, Word};
 pub use principal::{People, Principal, Standing};
 pub use result::{
-    ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CONTENT_BYTES_MAX, CallResult, Refusal,
-    ResultKind,
+    ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CallResult, Refusal, ResultKind,
 };
 pub use run::{Ask, Bar, CallState, End, Illegal, PendingRecord, Run, Running, Stage, Step, Turn};
 pub use summary::{Changes, PendingRow, RunRow, RunState};

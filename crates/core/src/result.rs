@@ -6,10 +6,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::content::ToolContent;
 use crate::policy::Gate;
 
-/// The most that a model is shown of one result, in bytes, the note of the cut included (L4).
-pub const CONTENT_BYTES_MAX: usize = 50_000;
 /// The most that is kept of the artifacts of one result, in bytes of JSON (L4).
 pub const ARTIFACTS_BYTES_MAX: usize = 50_000;
 /// The deepest nesting of an artifact.
@@ -174,13 +173,19 @@ pub struct CallResult {
 
 impl CallResult {
     /// What a tool answered, bounded.
-    pub fn from_tool(kind: ResultKind, content: &str, artifacts: Vec<Artifact>, duration_ms: u64) -> Self {
+    pub fn from_tool(
+        kind: ResultKind,
+        content: impl Into<ToolContent>,
+        artifacts: Vec<Artifact>,
+        duration_ms: u64,
+    ) -> Self {
+        let content = content.into();
         let artifacts = if kind == ResultKind::Ok { bounded_artifacts(artifacts) } else { Vec::new() };
         Self {
             kind,
             refusal: None,
-            bytes: content.len() as u64,
-            content: bounded(content),
+            bytes: content.bytes(),
+            content: content.bounded(),
             artifacts,
             duration_ms,
         }
@@ -203,7 +208,7 @@ impl CallResult {
     pub fn refused(refusal: Refusal, tool: &str, words: Option<&str>) -> Self {
         let named: String = tool.chars().filter(|character| !character.is_control()).take(64).collect();
         let sentence = match (refusal, words) {
-            (_, Some(words)) => bounded(words),
+            (_, Some(words)) => ToolContent::from(words).bounded(),
             (Refusal::CutOff, None) => {
                 "Not run: the answer was cut off by the output limit, so the call may be incomplete."
                     .to_owned()
@@ -233,19 +238,6 @@ impl CallResult {
     pub fn is_error(&self) -> bool {
         self.kind != ResultKind::Ok
     }
-}
-
-/// The content as it is kept: NUL is shown as a symbol, and what is too long is cut on a character border
-/// with a note of the true size.
-fn bounded(content: &str) -> String {
-    let mut kept =
-        if content.contains('\0') { content.replace('\0', "\u{2400}") } else { content.to_owned() };
-    if kept.len() > CONTENT_BYTES_MAX {
-        let note = format!("\n[cut: {} bytes in all]", content.len());
-        kept.truncate(kept.floor_char_boundary(CONTENT_BYTES_MAX - note.len()));
-        kept.push_str(&note);
-    }
-    kept
 }
 
 fn bounded_artifacts(artifacts: Vec<Artifact>) -> Vec<Artifact> {
@@ -278,19 +270,6 @@ fn depth(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn vector_tl05_content_is_cut_on_a_character_border_with_its_true_size() {
-        let result = CallResult::from_tool(ResultKind::Ok, &"é🦀".repeat(10_000), vec![], 1);
-        assert!(result.content.len() <= CONTENT_BYTES_MAX);
-        assert!(result.content.ends_with("[cut: 60000 bytes in all]"));
-        assert_eq!(result.bytes, 60_000);
-    }
-
-    #[test]
-    fn case_c53_nul_is_shown() {
-        assert_eq!(CallResult::from_tool(ResultKind::Ok, "a\0b", vec![], 1).content, "a␀b");
-    }
 
     #[test]
     fn vector_tl06_an_artifact_too_deep_or_too_big_is_replaced_and_the_content_is_not() {

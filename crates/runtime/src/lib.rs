@@ -114,6 +114,8 @@ pub use store::{
     Append, AppendError, ClaimError, CreateError, Judge, Lease, LoadError, Log, Look, Page, PendingFilter,
     Revision, RunFilter, RunListing, Store, StoreFault, SwitchName, Writer,
 };
-pub use tool::{CallContext, PreviewContext, TIMEOUT_DEFAULT, Tool, ToolError, ToolOutput, ToolPreview};
+pub use tool::{
+    CallContext, PreviewContext, TIMEOUT_DEFAULT, Tool, ToolError, ToolFailure, ToolOutput, ToolPreview,
+};
 pub use unattended::{RegistryFilter, Unattended, UnattendedError, UnattendedFilter};
 pub use worker::Worked;

@@ -296,8 +296,8 @@ impl Tool for RecordingTool {
         match self.behaviour.clone() {
             Behaviour::Answers => Ok(answer.into()),
             Behaviour::Says(words) => Ok(words.into()),
-            Behaviour::Fails(words) => Err(ToolError::Answered(words)),
-            Behaviour::NoAnswer => Err(ToolError::NoAnswer),
+            Behaviour::Fails(words) => Err(ToolError::answered(words)),
+            Behaviour::NoAnswer => Err(ToolError::no_answer()),
             Behaviour::Panics => panic!("the tool {tool} was told to panic"),
             Behaviour::Hangs => std::future::pending().await,
             Behaviour::WaitsFor(mut gate) => {

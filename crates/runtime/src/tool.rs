@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use countersign_core::{Arguments, Artifact, CallId, RunId, Subject, ToolSpec};
+use countersign_core::{Arguments, Artifact, CallId, Detail, RunId, Subject, ToolContent, ToolSpec};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 ///     async fn call(&self, page: Page, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
 ///         match self.pages.get(&page.id) {
 ///             Some(text) => Ok(text.as_str().into()),
-///             None => Err(ToolError::Answered(format!("There is no page {}.", page.id))),
+///             None => Err(ToolError::answered(format!("There is no page {}.", page.id))),
 ///         }
 ///     }
 /// }
@@ -64,7 +64,7 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 ///
 /// use countersign::testing::{call_context, preview_context};
 /// use countersign::{
-///     Arguments, CallContext, PreviewContext, Tool, ToolError, ToolOutput, ToolPreview, arguments, tool,
+///     Arguments, CallContext, PreviewContext, Tool, ToolError, ToolFailure, ToolOutput, ToolPreview, arguments, tool,
 /// };
 ///
 /// struct Notice {
@@ -86,19 +86,19 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// #[tool(group = "content", effect = idempotent_write, data_class = public_content)]
 /// impl NoticeSave {
 ///     async fn call(&self, new: NewText, cx: &CallContext) -> Result<ToolOutput, ToolError> {
-///         let mut notice = self.notice.lock().map_err(|_| ToolError::NoAnswer)?;
+///         let mut notice = self.notice.lock().map_err(|_| ToolError::no_answer())?;
 ///         if notice.text == new.text {
 ///             return Ok("The notice says that already.".into());
 ///         }
 ///         if cx.precondition.as_ref().is_some_and(|seen| *seen != notice.version) {
-///             return Err(ToolError::Answered("The notice has changed meanwhile; read it again.".into()));
+///             return Err(ToolError::answered("The notice has changed meanwhile; read it again."));
 ///         }
 ///         *notice = Notice { version: notice.version + 1, text: new.text };
 ///         Ok(format!("Saved for {}.", cx.actor).into())
 ///     }
 ///
 ///     async fn preview(&self, new: NewText, _cx: &PreviewContext) -> Result<ToolPreview, ToolError> {
-///         let notice = self.notice.lock().map_err(|_| ToolError::NoAnswer)?;
+///         let notice = self.notice.lock().map_err(|_| ToolError::no_answer())?;
 ///         Ok(ToolPreview {
 ///             lines: vec![format!("- {}", notice.text), format!("+ {}", new.text)],
 ///             precondition: Some(notice.version.into()),
@@ -115,12 +115,12 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// let shown = Tool::preview(&door, &closed, &preview_context(&alice)).await.ok_or("it has one")??;
 /// assert_eq!(shown.lines, ["- Open", "+ Closed"]);
 /// let output = Tool::call(&door, &closed, &call_context(&alice, shown.precondition.clone())).await?;
-/// assert_eq!(output.content, "Saved for alice.");
+/// assert_eq!(output.content.kept(), "Saved for alice.");
 ///
 /// // The same preview again, for a world that is another one by now.
 /// let open = Arguments::read(Some(r#"{"text":"Open"}"#))?;
 /// let refused = Tool::call(&door, &open, &call_context(&alice, shown.precondition)).await;
-/// assert!(matches!(refused, Err(ToolError::Answered(_))));
+/// assert!(matches!(refused.unwrap_err().failure(), ToolFailure::Answered(_)));
 /// # Ok(())
 /// # }
 /// ```
@@ -165,7 +165,7 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// // As it is called after the answer: the model's field and the person's.
 /// let arguments = Arguments::read(Some(r#"{"guest":"Berta","from":"2027-05-01","nights":2}"#))?;
 /// let output = Tool::call(&FindRoom, &arguments, &call_context(&"alice".parse()?, None)).await?;
-/// assert_eq!(output.content, "Room 7 is free for Berta from 2027-05-01, 2 nights.");
+/// assert_eq!(output.content.kept(), "Room 7 is free for Berta from 2027-05-01, 2 nights.");
 /// # Ok(())
 /// # }
 /// ```
@@ -305,20 +305,14 @@ impl PreviewContext {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
     /// The text for the model.
-    pub content: String,
+    pub content: ToolContent,
     /// For people; never sent to a model.
     pub artifacts: Vec<Artifact>,
 }
 
-impl From<String> for ToolOutput {
-    fn from(content: String) -> Self {
-        Self { content, artifacts: Vec::new() }
-    }
-}
-
-impl From<&str> for ToolOutput {
-    fn from(content: &str) -> Self {
-        content.to_owned().into()
+impl<C: Into<ToolContent>> From<C> for ToolOutput {
+    fn from(content: C) -> Self {
+        Self { content: content.into(), artifacts: Vec::new() }
     }
 }
 
@@ -331,16 +325,73 @@ pub struct ToolPreview {
     pub precondition: Option<Value>,
 }
 
-/// How a call went wrong. The difference matters for writes: only an answer proves what happened.
+/// How a call went wrong: what that proves, what the model is told, and what only people may read.
+///
+/// The words of [`ToolError::answered`] and [`ToolError::not_sent`] are for the model. What a server or a program
+/// said on its way down is not: it goes into a [`Detail`], which is kept in the call's sealed record.
+///
+/// ```
+/// use countersign::{Detail, ToolError, ToolFailure};
+///
+/// let error = ToolError::answered("The tool page_get failed: it answered with status 500.")
+///     .with_detail(Detail::beginning_of("status 500", b"no such table: pages"));
+/// assert!(matches!(error.failure(), ToolFailure::Answered(_)));
+/// assert!(!format!("{error} {error:?}").contains("pages"));
+/// ```
 #[derive(Debug, thiserror::Error)]
-pub enum ToolError {
-    /// The tool answered that it could not do it; the sentence is for the model.
-    #[error("{0}")]
-    Answered(String),
-    /// Nothing was sent, so nothing happened; the sentence is for the model.
-    #[error("{0}")]
-    NotSent(String),
+#[error("{failure}")]
+pub struct ToolError {
+    failure: ToolFailure,
+    detail: Option<Detail>,
+}
+
+/// What is known of a call that went wrong. The difference matters for writes: only an answer proves what happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolFailure {
+    /// The tool answered that it could not do it; the words are for the model.
+    #[error("{}", .0.kept())]
+    Answered(ToolContent),
+    /// Nothing was sent, so nothing happened; the words are for the model.
+    #[error("{}", .0.kept())]
+    NotSent(ToolContent),
     /// It may have happened: sent, and no answer. For a write the outcome is unknown (R3).
     #[error("the tool gave no answer")]
     NoAnswer,
+}
+
+impl ToolError {
+    /// The tool answered that it could not do it.
+    pub fn answered(words: impl Into<ToolContent>) -> Self {
+        Self { failure: ToolFailure::Answered(words.into()), detail: None }
+    }
+
+    /// Nothing was sent, so nothing happened.
+    pub fn not_sent(words: impl Into<ToolContent>) -> Self {
+        Self { failure: ToolFailure::NotSent(words.into()), detail: None }
+    }
+
+    /// Sent, and no answer: it may have happened.
+    pub fn no_answer() -> Self {
+        Self { failure: ToolFailure::NoAnswer, detail: None }
+    }
+
+    /// With what is known beside that, for the record.
+    #[must_use]
+    pub fn with_detail(self, detail: Detail) -> Self {
+        Self { detail: Some(detail), ..self }
+    }
+
+    /// What is known of the call.
+    pub fn failure(&self) -> &ToolFailure {
+        &self.failure
+    }
+
+    /// What the record keeps.
+    pub fn detail(&self) -> Option<&Detail> {
+        self.detail.as_ref()
+    }
+
+    pub(crate) fn into_parts(self) -> (ToolFailure, Option<Detail>) {
+        (self.failure, self.detail)
+    }
 }

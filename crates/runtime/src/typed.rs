@@ -91,7 +91,7 @@ fn close(schema: &mut Map<String, Value>) {
 /// Reads arguments into a type, from their canonical text (A5).
 ///
 /// # Errors
-/// [`ToolError::NotSent`], with a sentence for the model, when the type refuses them.
+/// [`ToolFailure::NotSent`](crate::ToolFailure::NotSent), with a sentence for the model, when the type refuses them.
 pub fn read<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
     read_text(&arguments.canonical())
 }
@@ -119,7 +119,7 @@ where
 
 fn read_text<T: DeserializeOwned>(canonical: &str) -> Result<T, ToolError> {
     serde_json::from_str(canonical)
-        .map_err(|error| ToolError::NotSent(format!("Not run: the arguments cannot be used: {error}.")))
+        .map_err(|error| ToolError::not_sent(format!("Not run: the arguments cannot be used: {error}.")))
 }
 
 /// What only the code that the attribute `tool` writes should call.

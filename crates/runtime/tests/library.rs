@@ -31,7 +31,7 @@ impl PageGet {
     async fn call(&self, page: Page, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
         match page.id {
             7 => Ok("The page of seven.".into()),
-            _ => Err(ToolError::Answered("There is no such page.".to_owned())),
+            _ => Err(ToolError::answered("There is no such page.")),
         }
     }
 }

@@ -365,8 +365,11 @@ pub(crate) fn data(event: &Event, iteration: u32) -> Value {
             "refusal": finished.result.refusal.map(countersign::Refusal::as_str),
             "bytes": finished.result.bytes,
             "duration_ms": finished.result.duration_ms,
+            "detail": finished.detail,
         }),
-        Event::CallUnknown(unknown) => json!({ "call": unknown.call, "tool": unknown.tool }),
+        Event::CallUnknown(unknown) => {
+            json!({ "call": unknown.call, "tool": unknown.tool, "detail": unknown.detail })
+        }
         Event::LimitReached(reached) => json!({ "which": reached.which.as_str() }),
         Event::CancelRequested(requested) => json!({ "by": requested.by }),
         Event::RunCompleted(completed) => ended(

@@ -12,7 +12,7 @@
 
 use countersign::{
     Append, AppendError, CallFinished, CallResult, CallState, CallUnknown, Changes, Clearance, Closing,
-    Event, LoadError, Log, PendingClosed, Question, Refusal, ResultKind, Run, RunId, Stage, Store,
+    Detail, Event, LoadError, Log, PendingClosed, Question, Refusal, ResultKind, Run, RunId, Stage, Store,
     StoreFault, Writer,
 };
 use jiff::Timestamp;
@@ -161,9 +161,12 @@ fn void(run: &Run) -> Vec<Event> {
 /// The writes of which the backup does not know how they ended.
 fn unknown(run: &Run) -> Vec<Event> {
     let started = calls(run).filter(|state| matches!(state.stage, Stage::Running(it) if it.effect.writes()));
+    let why =
+        Detail::new("the installation was restored from a backup that was made while the call was under way");
     started
         .map(|state| {
-            Event::CallUnknown(CallUnknown { call: state.call.id.clone(), tool: state.call.name.clone() })
+            let (call, tool) = (state.call.id.clone(), state.call.name.clone());
+            Event::CallUnknown(CallUnknown { call, tool, detail: Some(why.clone()) })
         })
         .collect()
 }
@@ -196,9 +199,7 @@ fn refused(run: &Run) -> Vec<Event> {
     calls(run)
         .filter_map(|state| {
             let (call, tool) = (state.call.id.clone(), state.call.name.clone());
-            result(state).map(|result| {
-                Event::CallFinished(Box::new(CallFinished { call, tool, result: result.into() }))
-            })
+            result(state).map(|result| Event::CallFinished(Box::new(CallFinished::new(call, tool, result))))
         })
         .collect()
 }

@@ -113,6 +113,6 @@ impl Failure {
 
 impl From<Failure> for ToolError {
     fn from(failure: Failure) -> Self {
-        Self::Answered(failure.to_string())
+        Self::answered(failure.to_string())
     }
 }

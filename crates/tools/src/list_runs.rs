@@ -109,14 +109,14 @@ impl Tool for ListRuns {
 
     async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
         let Wanted { status, limit } = serde_json::from_value(arguments.to_value())
-            .map_err(|error| ToolError::Answered(format!("The arguments cannot be used: {error}.")))?;
+            .map_err(|error| ToolError::answered(format!("The arguments cannot be used: {error}.")))?;
         let limit = limit.unwrap_or(RUNS_DEFAULT).clamp(1, RUNS_MAX);
         let status = status.as_deref();
         if let Some(word) = status
             && !statuses().contains(&word)
         {
             let known = statuses().join(", ");
-            return Err(ToolError::Answered(format!("There is no such status; there are {known}.")));
+            return Err(ToolError::answered(format!("There is no such status; there are {known}.")));
         }
         let Found { runs, rest } = self.find(&cx.actor, status, limit).await?;
         let mut text = if runs.is_empty() { "No runs.\n".to_owned() } else { table(&runs) };

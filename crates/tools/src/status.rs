@@ -20,7 +20,7 @@ pub(crate) struct Records {
 
 /// The store's failure in a sentence for the model: which of the few kinds, and none of its details.
 pub(crate) fn unreadable(fault: &StoreFault) -> ToolError {
-    ToolError::Answered(format!("The runs cannot be read: {fault}."))
+    ToolError::answered(format!("The runs cannot be read: {fault}."))
 }
 
 /// A moment to the second, in UTC.

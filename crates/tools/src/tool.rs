@@ -82,7 +82,7 @@ impl<W: FileWork> Tool for FileTool<W> {
             (self.workspace.clone(), arguments.to_value(), cx.precondition.clone());
         let work = move || run::<W>(&workspace, arguments, precondition.as_ref());
         // A panic in the midst of file work proves nothing about what happened.
-        let done = tokio::task::spawn_blocking(work).await.map_err(|_| ToolError::NoAnswer)?;
+        let done = tokio::task::spawn_blocking(work).await.map_err(|_| ToolError::no_answer())?;
         Ok(done?.into())
     }
 
@@ -97,7 +97,7 @@ impl<W: FileWork> Tool for FileTool<W> {
         let (workspace, arguments) = (self.workspace.clone(), arguments.to_value());
         match tokio::task::spawn_blocking(move || preview::<W>(&workspace, arguments)).await {
             Ok(shown) => shown.map(|preview| preview.map_err(ToolError::from)),
-            Err(_) => Some(Err(ToolError::NoAnswer)),
+            Err(_) => Some(Err(ToolError::no_answer())),
         }
     }
 }

@@ -7,17 +7,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 
+use countersign::{DETAIL_BYTES_MAX, Detail, ToolContent};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStderr, ChildStdout};
 
-use crate::kept::{Kept, NotUtf8, READ_BYTES_MAX, Utf8};
+use crate::kept::{Beginning, Kept, NotUtf8, READ_BYTES_MAX, Utf8};
 
 /// How much is read at once: what a pipe holds.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How much of the end of the error output the model is shown, in characters.
-const LAST_WORDS_CHARS: usize = 2_000;
-/// How much of the end of the error output is kept, in bytes: the longest characters have four.
-const LAST_BYTES: usize = LAST_WORDS_CHARS * 4;
+/// How much of the end of the error output is kept, in bytes: enough to see that there was more than is stored.
+const TAIL_BYTES: usize = DETAIL_BYTES_MAX + 1;
 
 /// Both outputs of a command.
 pub(super) struct Output {
@@ -45,35 +44,24 @@ impl Output {
         self.stderr.drain();
     }
 
-    /// The standard output.
-    pub(super) fn into_content(self) -> Result<String, NotUtf8> {
-        let Text { utf8, kept } = self.stdout.sink;
-        utf8?.end()?;
-        Ok(kept.into_content())
+    /// The standard output; or, where it is no text, what the record keeps of it.
+    pub(super) fn into_content(self) -> Result<ToolContent, Detail> {
+        let Text { utf8, kept, beginning } = self.stdout.sink;
+        match utf8.and_then(Utf8::end) {
+            Ok(()) => Ok(kept.into_content()),
+            Err(NotUtf8) => Err(beginning.detail("not UTF-8; its output:")),
+        }
     }
 
-    /// The end of the error output, to be added to a sentence. Control characters are shown and not sent on.
-    pub(super) fn last_words(&self) -> String {
-        let Tail { bytes, all } = &self.stderr.sink;
-        let text: Vec<u8> = bytes.iter().copied().collect();
-        let text = String::from_utf8_lossy(&text);
-        let text = text.trim_end();
-        let start = text.char_indices().rev().nth(LAST_WORDS_CHARS - 1).map_or(0, |(start, _)| start);
-        let words = &text[start..];
-        if words.is_empty() {
-            return String::new();
+    /// How it ended, and what it wrote about that for people: the end of its error output, or else the beginning
+    /// of its output.
+    pub(super) fn last_words(&self, ended: &str) -> Detail {
+        let Tail(bytes) = &self.stderr.sink;
+        if bytes.is_empty() {
+            return self.stdout.sink.beginning.detail(ended);
         }
-        let is_cut = start > 0 || *all > bytes.len() as u64;
-        let which = if is_cut { "The end of its" } else { "Its" };
-        let mut shown = format!("\n{which} error output:\n");
-        for character in words.chars() {
-            if character.is_control() && !matches!(character, '\n' | '\t') {
-                shown.extend(character.escape_unicode());
-            } else {
-                shown.push(character);
-            }
-        }
-        shown
+        let (first, second) = bytes.as_slices();
+        Detail::end_of(ended, [first, second].concat().trim_ascii_end())
     }
 }
 
@@ -86,16 +74,18 @@ trait Sink: Default {
 struct Text {
     utf8: Result<Utf8, NotUtf8>,
     kept: Kept,
+    beginning: Beginning,
 }
 
 impl Default for Text {
     fn default() -> Self {
-        Self { utf8: Ok(Utf8::default()), kept: Kept::default() }
+        Self { utf8: Ok(Utf8::default()), kept: Kept::default(), beginning: Beginning::default() }
     }
 }
 
 impl Sink for Text {
     fn push(&mut self, bytes: &[u8]) {
+        self.beginning.push(bytes);
         let Ok(utf8) = &mut self.utf8 else { return };
         match utf8.read(bytes) {
             Ok(piece) => self.kept.push(&piece),
@@ -106,16 +96,12 @@ impl Sink for Text {
 
 /// The end of a text.
 #[derive(Default)]
-struct Tail {
-    bytes: VecDeque<u8>,
-    all: u64,
-}
+struct Tail(VecDeque<u8>);
 
 impl Sink for Tail {
     fn push(&mut self, bytes: &[u8]) {
-        self.all += bytes.len() as u64;
-        self.bytes.extend(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
-        self.bytes.drain(..self.bytes.len().saturating_sub(LAST_BYTES));
+        self.0.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+        self.0.drain(..self.0.len().saturating_sub(TAIL_BYTES));
     }
 }
 

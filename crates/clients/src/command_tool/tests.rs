@@ -6,11 +6,14 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use countersign::testing::call_context;
-use countersign::{CONTENT_BYTES_MAX, DataClass, Effect, OperatorWord, Origin, Pause, Subject};
+use countersign::{
+    CONTENT_BYTES_MAX, DETAIL_BYTES_MAX, DataClass, Effect, OperatorWord, Origin, Pause, Subject, ToolFailure,
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::*;
+use crate::kept::KEPT_BYTES_MAX;
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -59,14 +62,18 @@ async fn call(command: &[&str]) -> Result<ToolOutput, ToolError> {
 }
 
 async fn says(script: &str) -> String {
-    call(&["sh", "-c", script]).await.unwrap().content
+    call(&["sh", "-c", script]).await.unwrap().content.kept().to_owned()
 }
 
-async fn answered(script: &str) -> String {
-    match call(&["sh", "-c", script]).await {
-        Err(ToolError::Answered(sentence)) => sentence,
-        other => panic!("{other:?}"),
-    }
+/// What a model is told of a command that fails, and what the record keeps.
+async fn answered(script: &str) -> (String, String) {
+    let error = call(&["sh", "-c", script]).await.unwrap_err();
+    let ToolFailure::Answered(sentence) = error.failure() else { panic!("{error:?}") };
+    (sentence.kept().to_owned(), detail(&error))
+}
+
+fn detail(error: &ToolError) -> String {
+    error.detail().unwrap().as_str().to_owned()
 }
 
 #[tokio::test]
@@ -81,7 +88,7 @@ async fn a_command_that_reads_nothing_is_not_held_up() {
     let long = Arguments::read(Some(&format!(r#"{{"text":"{}"}}"#, "x".repeat(3_000_000)))).unwrap();
     for script in ["echo done", "exec <&-; echo done", "echo done; head -c 1 >/dev/null"] {
         let output = tool(&["sh", "-c", script], folder.path()).call(&long, &context()).await;
-        assert_eq!(output.unwrap().content, "done\n", "{script}");
+        assert_eq!(output.unwrap(), "done\n".into(), "{script}");
     }
 }
 
@@ -95,8 +102,8 @@ async fn rule_r4_the_environment_is_five_variables() {
         lang: Some("C.UTF-8".into()),
         tz: Some("Europe/Berlin".into()),
     };
-    let seen = CommandTool::new(config).unwrap().call(&arguments(), &context()).await.unwrap().content;
-    let mut seen: Vec<&str> = seen.lines().collect();
+    let output = CommandTool::new(config).unwrap().call(&arguments(), &context()).await.unwrap();
+    let mut seen: Vec<&str> = output.content.kept().lines().collect();
     seen.sort_unstable();
     let expected = [
         "COUNTERSIGN_IDEMPOTENCY_KEY=test-key",
@@ -113,7 +120,7 @@ async fn a_command_runs_in_its_folder_and_in_a_group_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().canonicalize().unwrap();
     let output = tool(&["pwd"], folder.path()).call(&arguments(), &context()).await.unwrap();
-    assert_eq!(Path::new(output.content.trim_end()), place);
+    assert_eq!(Path::new(output.content.kept().trim_end()), place);
     // The fifth field of stat is the process group.
     let group = says("cut -d ' ' -f 5 /proc/self/stat").await;
     let ours = rustix::process::getpgrp().as_raw_nonzero().to_string();
@@ -128,9 +135,9 @@ async fn a_relative_program_starts_at_the_folder() {
     std::os::unix::fs::symlink("/bin/sh", folder.path().join("count")).unwrap();
     let error = tool(&["./notes"], folder.path()).call(&arguments(), &context()).await.unwrap_err();
     let expected = "The tool word_count could not be started: its program may not be executed.";
-    assert!(matches!(&error, ToolError::NotSent(sentence) if sentence == expected), "{error:?}");
+    assert_eq!(error.failure(), &ToolFailure::NotSent(expected.into()));
     let tool = tool(&["./count", "-c", "echo counted"], folder.path());
-    assert_eq!(tool.call(&arguments(), &context()).await.unwrap().content, "counted\n");
+    assert_eq!(tool.call(&arguments(), &context()).await.unwrap(), "counted\n".into());
 }
 
 #[tokio::test]
@@ -143,28 +150,33 @@ async fn rule_r3_a_program_that_is_not_there_means_nothing_was_sent() {
         ("true", Path::new("/no/such/folder")),
     ] {
         let error = tool(&[program], place).call(&arguments(), &context()).await.unwrap_err();
-        let ToolError::NotSent(sentence) = error else { panic!("{program}: {error:?}") };
         let expected = "The tool word_count could not be started: its program or its folder is not there.";
-        assert_eq!(sentence, expected);
+        assert_eq!(error.failure(), &ToolFailure::NotSent(expected.into()), "{program}");
+        assert!(detail(&error).contains("No such file or directory"), "{program}: {}", detail(&error));
     }
 }
 
 #[tokio::test]
-async fn every_end_but_zero_is_an_error_result() {
-    assert_eq!(answered("echo lost; exit 3").await, "The tool word_count failed (exit status: 3).");
-    assert_eq!(answered("kill -SEGV $$").await, "The tool word_count failed (signal: 11 (SIGSEGV)).");
-    let sentence = answered("echo 'no such \u{1b}[31mpage' >&2; exit 1").await;
-    let expected = "The tool word_count failed (exit status: 1).\nIts error output:\nno such \\u{1b}[31mpage";
-    assert_eq!(sentence, expected);
+async fn rule_s5_every_end_but_zero_is_an_error_result_whose_details_are_for_the_record() {
+    for (script, ended, kept) in [
+        ("echo lost; exit 3", "exit status: 3", "\nlost\n"),
+        ("exit 3", "exit status: 3", ""),
+        ("kill -SEGV $$", "signal: 11 (SIGSEGV)", ""),
+        ("echo out; echo 'no such page' >&2; exit 1", "exit status: 1", "\nno such page"),
+        (r"printf 'a\377b' >&2; exit 1", "exit status: 1", "\na\u{fffd}b"),
+    ] {
+        let (sentence, detail) = answered(script).await;
+        assert_eq!(sentence, format!("The tool word_count failed ({ended})."), "{script}");
+        assert_eq!(detail, format!("{ended}{kept}"), "{script}");
+    }
 }
 
 #[tokio::test]
-async fn only_the_end_of_the_error_output_is_shown() {
-    let sentence = answered("yes é | head -n 100000 >&2; echo the last word >&2; exit 1").await;
-    let (head, words) = sentence.split_once(":\n").unwrap();
-    assert_eq!(head, "The tool word_count failed (exit status: 1).\nThe end of its error output");
-    assert_eq!(words.chars().count(), 2_000);
-    assert!(words.ends_with("é\nthe last word"), "{words}");
+async fn only_the_end_of_the_error_output_is_kept() {
+    let (_, detail) = answered("yes é | head -n 100000 >&2; echo the last word >&2; exit 1").await;
+    assert!(detail.starts_with("exit status: 1\n[what came before is not kept]\n"), "{detail}");
+    assert!(detail.ends_with("é\nthe last word") && !detail.contains('\u{fffd}'), "{detail}");
+    assert!(detail.len() <= DETAIL_BYTES_MAX);
 }
 
 #[tokio::test]
@@ -174,19 +186,18 @@ async fn the_error_output_of_a_command_that_succeeds_is_left_out() {
 
 #[tokio::test]
 async fn case_c53_fifty_megabytes_are_cut_with_their_true_size() {
-    let content = says("yes é🦀 | head -c 52428796").await;
-    assert!(content.len() <= CONTENT_BYTES_MAX && content.starts_with("é🦀\né"));
-    assert!(content.ends_with("\n[cut: 52428796 bytes in all]"), "{}", &content[content.len() - 60..]);
+    let content = call(&["sh", "-c", "yes é🦀 | head -c 52428796"]).await.unwrap().content;
+    assert_eq!(content.bytes(), 52_428_796);
+    let kept = content.kept();
+    assert!((CONTENT_BYTES_MAX..=KEPT_BYTES_MAX).contains(&kept.len()) && kept.starts_with("é🦀\né"));
 }
 
 #[tokio::test]
 async fn case_c53_bytes_that_are_no_text_are_an_error() {
     for script in [r"printf 'a\377b'", r"printf 'a\303'", r"yes | head -c 2000000; printf '\377'"] {
-        assert_eq!(
-            answered(script).await,
-            "The tool word_count failed: its output is not UTF-8.",
-            "{script}"
-        );
+        let (sentence, detail) = answered(script).await;
+        assert_eq!(sentence, "The tool word_count failed: its output is not UTF-8.", "{script}");
+        assert!(detail.starts_with("not UTF-8; its output:\n"), "{script}: {detail}");
     }
     assert_eq!(says(r"printf 'a\000b'").await, "a\0b", "for the core to show");
 }
@@ -196,10 +207,11 @@ async fn case_c53_output_without_end_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&["sh", "-c", "exec cat /dev/zero"], folder.path());
     let error = CommandTool::new(config.clone()).unwrap().call(&arguments(), &context()).await.unwrap_err();
-    assert!(matches!(error, ToolError::NoAnswer), "a write may have happened: {error:?}");
+    assert!(matches!(error.failure(), ToolFailure::NoAnswer), "a write may have happened: {error:?}");
     config.spec.effect = Effect::Read;
     let error = CommandTool::new(config).unwrap().call(&arguments(), &context()).await.unwrap_err();
     assert_eq!(error.to_string(), "The tool word_count failed: its output is too large.");
+    assert_eq!(detail(&error), format!("killed after more than {READ_BYTES_MAX} bytes of output"));
 }
 
 /// A pipe with a name, which a command's grandchild holds for as long as it lives.
@@ -271,7 +283,7 @@ async fn rule_r3_the_whole_group_dies_at_the_deadline_and_that_is_no_answer() {
     let witness = witness.wait_until_up().await;
     deadline.send(()).unwrap();
     let error = call.await.unwrap().unwrap_err();
-    assert!(matches!(error, ToolError::NoAnswer), "{error:?}");
+    assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{error:?}");
     witness.wait_until_gone().await;
 }
 
@@ -281,7 +293,7 @@ async fn rule_r3_the_deadline_is_kept_without_a_caller_that_keeps_it() {
     let mut config = config(&["sleep", "60"], folder.path());
     config.timeout = Duration::from_millis(1);
     let error = CommandTool::new(config).unwrap().call(&arguments(), &context()).await.unwrap_err();
-    assert!(matches!(error, ToolError::NoAnswer), "{error:?}");
+    assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{error:?}");
 }
 
 #[tokio::test]
@@ -303,7 +315,7 @@ async fn what_a_command_leaves_behind_ends_with_it_and_holds_nothing_up() {
     let tool = tool(&["sh", "-c", &script], witness.folder.path());
     let call = tokio::spawn(async move { tool.call(&arguments(), &context()).await });
     let witness = witness.wait_until_up().await;
-    assert_eq!(call.await.unwrap().unwrap().content, "done\n");
+    assert_eq!(call.await.unwrap().unwrap(), "done\n".into());
     witness.wait_until_gone().await;
 }
 
@@ -313,7 +325,7 @@ async fn all_that_was_written_before_the_end_is_read() {
     let tool = tool(&["sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x; echo end"], folder.path());
     for _ in 0..50 {
         let content = tool.call(&arguments(), &context()).await.unwrap().content;
-        assert_eq!((content.len(), &content[60_000..]), (60_004, "end\n"));
+        assert_eq!((content.bytes(), &content.kept()[60_000..]), (60_004, "end\n"));
     }
 }
 

@@ -54,6 +54,6 @@ pub(crate) enum Failure {
 
 impl From<Failure> for ToolError {
     fn from(failure: Failure) -> Self {
-        Self::Answered(failure.to_string())
+        Self::answered(failure.to_string())
     }
 }

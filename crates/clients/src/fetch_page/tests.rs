@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign::testing::call_context;
-use countersign::{Arguments, Subject, Tool, ToolError};
+use countersign::{Arguments, Subject, Tool, ToolFailure};
 use reqwest::Certificate;
 use serde_json::json;
 
@@ -100,9 +100,11 @@ fn only_loopback(address: IpAddr) -> bool {
 async fn call(tool: &FetchPage, url: &str) -> Result<String, String> {
     let arguments = Arguments::read(Some(&json!({ "url": url }).to_string())).unwrap();
     match tool.call(&arguments, &call_context(&Subject::parse("alice").unwrap(), None)).await {
-        Ok(output) => Ok(output.content),
-        Err(ToolError::Answered(sentence)) => Err(sentence),
-        Err(other) => panic!("{other:?}"),
+        Ok(output) => Ok(output.content.kept().to_owned()),
+        Err(error) => {
+            let ToolFailure::Answered(sentence) = error.failure() else { panic!("{error:?}") };
+            Err(sentence.kept().to_owned())
+        }
     }
 }
 

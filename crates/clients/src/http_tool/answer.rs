@@ -3,14 +3,13 @@
 //! Invariant: whatever the body is, it comes to content for the model or to a sentence that names the tool.
 //! Artifacts that cannot be used never cost the content.
 
-use countersign::{Artifact, ArtifactKind, ToolError, ToolName, ToolOutput};
+use countersign::{Artifact, ArtifactKind, ToolContent, ToolError, ToolName, ToolOutput};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{BadBody, body, failed};
+use super::{BadBody, Body, body, failed};
 use crate::http::Answer;
-use crate::kept::Kept;
 use crate::shorten::{Shortened, Unreadable};
 
 /// The most JSON of artifacts that is looked at; the core keeps far less.
@@ -26,32 +25,41 @@ struct Wire<'a> {
 
 /// Reads the body to its end.
 pub(super) async fn output(tool: &ToolName, answer: Answer) -> Result<ToolOutput, ToolError> {
-    match body(answer).await {
-        Ok(shortened) => decode(tool, &shortened),
-        Err(BadBody::Broken) => Err(ToolError::NoAnswer),
-        Err(BadBody::Unreadable(Unreadable::Malformed)) => Err(unreadable(tool)),
-        Err(BadBody::Unreadable(Unreadable::TooLarge)) => Err(failed(tool, "its answer is too large")),
-    }
+    let Body { beginning, shortened } = body(answer).await;
+    let (error, happened) = match shortened {
+        Ok(shortened) => match decode(&shortened) {
+            Ok((output, false)) => return Ok(output),
+            Ok((output, true)) => return Err(ToolError::answered(output.content)),
+            Err(why) => (unreadable(tool), why),
+        },
+        Err(BadBody::Broken(error)) => (ToolError::no_answer(), error.all_causes()),
+        Err(BadBody::Unreadable(Unreadable::Malformed)) => {
+            (unreadable(tool), "not UTF-8, or a text that JSON does not allow".to_owned())
+        }
+        Err(BadBody::Unreadable(Unreadable::TooLarge)) => {
+            (failed(tool, "its answer is too large"), "too large".to_owned())
+        }
+    };
+    Err(error.with_detail(beginning.detail(&format!("status 200; {happened}"))))
 }
 
 fn unreadable(tool: &ToolName) -> ToolError {
     failed(tool, "its answer is not the JSON that a tool answers with")
 }
 
-fn decode(tool: &ToolName, body: &Shortened) -> Result<ToolOutput, ToolError> {
+/// The output, and whether the tool calls it an error.
+fn decode(body: &Shortened) -> Result<(ToolOutput, bool), String> {
     // A list of the right length would do for the derived reader, but not for the contract.
     if !body.json.trim_start().starts_with('{') {
-        return Err(unreadable(tool));
+        return Err("not a JSON object".to_owned());
     }
-    let wire: Wire<'_> = serde_json::from_str(&body.json).map_err(|_| unreadable(tool))?;
+    let wire: Wire<'_> = serde_json::from_str(&body.json).map_err(|error| error.to_string())?;
     let content = match body.true_size("content") {
-        Some(bytes) => Kept::cut(wire.content, bytes).into_content(),
-        None => wire.content,
+        Some(bytes) => ToolContent::beginning(wire.content, bytes),
+        None => wire.content.into(),
     };
-    if wire.is_error == Some(true) {
-        return Err(ToolError::Answered(content));
-    }
-    Ok(ToolOutput { content, artifacts: wire.artifacts.map(artifacts).unwrap_or_default() })
+    let artifacts = wire.artifacts.map(artifacts).unwrap_or_default();
+    Ok((ToolOutput { content, artifacts }, wire.is_error == Some(true)))
 }
 
 fn artifacts(wire: &RawValue) -> Vec<Artifact> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{BadBody, Body, body, raw};
+use super::{BadBody, Posted, body, raw};
 use crate::http::Http;
 use crate::shorten::{Shortened, Unreadable};
 use crate::tool_setup::{ToolSetupError, address};
@@ -46,7 +46,7 @@ impl HttpPreview {
         arguments: &Arguments,
         cx: &PreviewContext,
     ) -> Result<ToolPreview, ToolError> {
-        self.ask(tool, arguments, cx).await.map_err(|how| ToolError::Answered(format!("{tool} {how}.")))
+        self.ask(tool, arguments, cx).await.map_err(|how| ToolError::answered(format!("{tool} {how}.")))
     }
 
     async fn ask(
@@ -56,7 +56,7 @@ impl HttpPreview {
         cx: &PreviewContext,
     ) -> Result<ToolPreview, String> {
         let body_sent = raw(arguments).and_then(|arguments| {
-            let body = Body {
+            let body = Posted {
                 run: cx.run.as_str(),
                 call: cx.call.as_str(),
                 tool: tool.as_str(),
@@ -74,8 +74,8 @@ impl HttpPreview {
         if answer.status != 200 {
             return Err(format!("answered with status {}", answer.status));
         }
-        let body = body(answer).await.map_err(|bad| match bad {
-            BadBody::Broken => "gave no whole answer",
+        let body = body(answer).await.shortened.map_err(|bad| match bad {
+            BadBody::Broken(_) => "gave no whole answer",
             BadBody::Unreadable(Unreadable::TooLarge) => "gave an answer that is too large",
             BadBody::Unreadable(Unreadable::Malformed) => "gave an answer that is not the JSON of a preview",
         })?;

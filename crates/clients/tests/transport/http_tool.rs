@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use countersign::testing::{call_context, preview_context};
 use countersign::{
-    Arguments, CallContext, DataClass, Effect, OperatorWord, Origin, Pause, Subject, Tool, ToolError,
-    ToolOutput, ToolPreview, ToolSpec,
+    Arguments, CallContext, DETAIL_BYTES_MAX, DataClass, Effect, OperatorWord, Origin, Pause, Subject, Tool,
+    ToolError, ToolFailure, ToolOutput, ToolPreview, ToolSpec,
 };
 use countersign_clients::{HttpTool, HttpToolConfig, ToolSetupError};
 use serde_json::{Value, json};
@@ -56,17 +56,26 @@ async fn answer(play: Play, timeout: Duration) -> Result<ToolOutput, ToolError> 
     let server = ScriptedServer::start(vec![play]).await;
     let answer = tool(&server.base_url(), timeout).call(&arguments(), &context(None)).await;
     assert_eq!(server.requests().len(), 1, "one request, no retries");
+    // Neither the model nor a log is told what a failing server says, nor what it was asked.
     if let Err(error) = &answer {
         assert!(!format!("{error} {error:?}").contains(SECRET), "{error:?}");
     }
     answer
 }
 
+/// What a model is told of an answer, and what the record keeps of it.
+async fn refused(play: Play, timeout: Duration) -> (String, String) {
+    let error = answer(play, timeout).await.unwrap_err();
+    let ToolFailure::Answered(sentence) = error.failure() else { panic!("{error:?}") };
+    (sentence.kept().to_owned(), detail(&error))
+}
+
 async fn answered(play: Play) -> String {
-    match answer(play, LONG).await {
-        Err(ToolError::Answered(sentence)) => sentence,
-        other => panic!("{other:?}"),
-    }
+    refused(play, LONG).await.0
+}
+
+fn detail(error: &ToolError) -> String {
+    error.detail().map(|detail| detail.as_str().to_owned()).unwrap_or_default()
 }
 
 fn ok(body: &str) -> Play {
@@ -145,7 +154,7 @@ async fn rule_r3_every_call_has_a_connection_of_its_own() {
     let server = ScriptedServer::start(vec![kept(), kept()]).await;
     let tool = tool(&server.base_url(), LONG);
     for _ in 0..2 {
-        assert_eq!(tool.call(&arguments(), &context(None)).await.unwrap().content, "gone");
+        assert_eq!(tool.call(&arguments(), &context(None)).await.unwrap(), "gone".into());
     }
     assert_eq!(server.requests().len(), 2);
 }
@@ -166,9 +175,29 @@ async fn rule_m4_an_answer_is_an_answer() {
         "505 HTTP Version Not Supported",
     ] {
         let body = format!(r#"{{"content":"{SECRET}"}}"#);
-        let sentence = answered(json(status, "", &body)).await;
-        assert_eq!(sentence, format!("The tool page_drop failed: it answered with status {}.", &status[..3]));
+        let (sentence, detail) = refused(json(status, "", &body), LONG).await;
+        let number = &status[..3];
+        assert_eq!(sentence, format!("The tool page_drop failed: it answered with status {number}."));
+        // These two have no body, whatever is sent.
+        let kept = if matches!(number, "204" | "304") { String::new() } else { format!("\n{body}") };
+        assert_eq!(detail, format!("status {number}{kept}"), "rule S5: for the record alone");
     }
+}
+
+#[tokio::test]
+async fn rule_m4_a_failing_answer_whose_body_never_ends_is_an_answer_all_the_same() {
+    let head = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 100\r\n\r\nno such";
+    let (sentence, detail) = refused(Play::SendAndHang(head.into()), Duration::from_millis(500)).await;
+    assert_eq!(sentence, "The tool page_drop failed: it answered with status 500.");
+    assert_eq!(detail, "status 500\nno such");
+}
+
+#[tokio::test]
+async fn rule_s5_of_a_long_failing_answer_the_beginning_is_kept() {
+    let body = format!("{SECRET} {}", "x".repeat(50_000_000));
+    let (_, detail) = refused(json("500 Internal Server Error", "", &body), LONG).await;
+    assert!(detail.starts_with(&format!("status 500\n{SECRET} xxx")), "{}", &detail[..40]);
+    assert!(detail.ends_with("x\n[the rest is not kept]") && detail.len() <= DETAIL_BYTES_MAX);
 }
 
 #[tokio::test]
@@ -192,7 +221,8 @@ async fn case_c55_a_redirect_is_not_followed() {
 async fn rule_r3_502_and_504_are_no_answer() {
     for status in ["502 Bad Gateway", "504 Gateway Timeout"] {
         let error = answer(json(status, "", r#"{"content":"gone"}"#), LONG).await.unwrap_err();
-        assert!(matches!(error, ToolError::NoAnswer), "{status}: {error:?}");
+        assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{status}: {error:?}");
+        assert_eq!(detail(&error), format!("status {}\n{{\"content\":\"gone\"}}", &status[..3]));
     }
 }
 
@@ -207,7 +237,7 @@ async fn rule_r3_a_broken_answer_is_no_answer() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n12\r\n{\"content\":\"gone\"}\r\n".to_vec(),
     ] {
         let error = answer(Play::Send(bytes), LONG).await.unwrap_err();
-        assert!(matches!(error, ToolError::NoAnswer), "{error:?}");
+        assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{error:?}");
     }
 }
 
@@ -216,14 +246,15 @@ async fn rule_r3_no_answer_in_time_is_no_answer() {
     let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec();
     for bytes in [Vec::new(), half] {
         let error = answer(Play::SendAndHang(bytes), Duration::from_millis(300)).await.unwrap_err();
-        assert!(matches!(error, ToolError::NoAnswer), "{error:?}");
+        assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{error:?}");
     }
 }
 
 async fn not_sent(base_url: &str, timeout: Duration) {
     let error = tool(base_url, timeout).call(&arguments(), &context(None)).await.unwrap_err();
-    let ToolError::NotSent(sentence) = &error else { panic!("{base_url}: {error:?}") };
-    assert_eq!(sentence, "The tool page_drop failed: its server could not be reached, so nothing was sent.");
+    let expected = "The tool page_drop failed: its server could not be reached, so nothing was sent.";
+    assert_eq!(error.failure(), &ToolFailure::NotSent(expected.into()), "{base_url}");
+    assert!(detail(&error).starts_with("the exchange broke off: "), "{base_url}: {}", detail(&error));
 }
 
 #[tokio::test]
@@ -304,7 +335,7 @@ async fn rule_a7_a_preview_that_fails_says_how() {
         ),
     ] {
         let error = preview(play).await.0.unwrap_err();
-        assert!(matches!(&error, ToolError::Answered(sentence) if sentence == expected), "{error:?}");
+        assert_eq!(error.failure(), &ToolFailure::Answered(expected.into()));
     }
 }
 

@@ -181,9 +181,5 @@ fn failed(code: FailCode) -> Step {
 }
 
 fn finished(call: &ProposedCall, result: CallResult) -> Event {
-    Event::CallFinished(Box::new(CallFinished {
-        call: call.id.clone(),
-        tool: call.name.clone(),
-        result: result.into(),
-    }))
+    Event::CallFinished(Box::new(CallFinished::new(call.id.clone(), call.name.clone(), result)))
 }

@@ -72,7 +72,7 @@ const LOGS: [(&str, &str, &str); 10] = [
     (
         "edited",
         include_str!("../logs/v1-edited.jsonl"),
-        "completed  i2 t4 [a:ok] [approval:superseded approval:approved] done",
+        "completed  i2 t4 [a:error] [approval:superseded approval:approved] done",
     ),
     (
         "input",

@@ -331,7 +331,7 @@ impl Story {
 
     pub(crate) fn finish(&mut self, call: &str) -> &mut Self {
         self.tell(
-            self.result(call, CallResult::from_tool(ResultKind::Ok, &format!("result of {call}"), vec![], 5)),
+            self.result(call, CallResult::from_tool(ResultKind::Ok, format!("result of {call}"), vec![], 5)),
         )
     }
 
@@ -339,7 +339,7 @@ impl Story {
         let tool =
             self.run.turn().and_then(|turn| turn.call(&call_id(call)).map(|state| state.call.name.clone()));
         let tool = tool.unwrap_or_default();
-        Event::CallFinished(Box::new(CallFinished { call: call_id(call), tool, result: result.into() }))
+        Event::CallFinished(Box::new(CallFinished::new(call_id(call), tool, result)))
     }
 
     /// All results of the finished turns, as (call, kind, refusal).
@@ -397,7 +397,7 @@ pub(crate) fn started(call: &str, tool: &str, effect: Effect, clearance: Clearan
 }
 
 pub(crate) fn unknown(call: &str, tool: &str) -> Event {
-    Event::CallUnknown(CallUnknown { call: call_id(call), tool: tool.to_owned() })
+    Event::CallUnknown(CallUnknown { call: call_id(call), tool: tool.to_owned(), detail: None })
 }
 
 pub(crate) fn cancel(by: &str) -> Event {

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_core::{
-    CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Clearance, Effect, Event,
-    FailCode, GateDenied, ProposedCall, ResultKind, RunFailed, Stage, Step,
+    CallFinished, CallId, CallResult, CallStarted, CallState, CallUnknown, Clearance, Detail, Effect, Event,
+    FailCode, GateDenied, ProposedCall, ResultKind, RunFailed, Stage, Step, ToolContent,
 };
 use jiff::Timestamp;
 
 use crate::journal::{DriveError, Judged, Judgement};
 use crate::judge::{Bench, Passed, Refused, is_gate};
 use crate::store::Look;
-use crate::tool::{CallContext, TIMEOUT_DEFAULT, ToolError};
+use crate::tool::{CallContext, TIMEOUT_DEFAULT, ToolFailure};
 
 use super::Driver;
 use super::flights::{CameTo, Flights};
@@ -149,17 +149,18 @@ impl Driver {
         let mut events = Vec::new();
         for state in calls.iter().filter_map(|id| turn.call(id)) {
             let Stage::Running(running) = state.stage else { continue };
-            let unknown = || {
-                Event::CallUnknown(CallUnknown { call: state.call.id.clone(), tool: state.call.name.clone() })
+            let lost = || {
+                let why = "the worker that made the call was lost before it had an answer";
+                unknown(&state.call.id, &state.call.name, Some(Detail::new(why)))
             };
             // The worker that was lost just now is not counted in the log yet.
             let too_often = run.is_poisoned();
             match (running.effect, too_often) {
-                (Effect::Write, _) => events.push(unknown()),
+                (Effect::Write, _) => events.push(lost()),
                 // Again and again it took its worker with it: a person must look.
-                (Effect::IdempotentWrite, true) => events.push(unknown()),
+                (Effect::IdempotentWrite, true) => events.push(lost()),
                 // It may have happened, and nothing starts in a run that is being cancelled (R8).
-                (Effect::IdempotentWrite, false) if run.is_cancelled() => events.push(unknown()),
+                (Effect::IdempotentWrite, false) if run.is_cancelled() => events.push(lost()),
                 (Effect::Read, true) => {
                     return self
                         .journal
@@ -214,11 +215,11 @@ pub(super) fn refused_events(call: &ProposedCall, refused: &Refused) -> Vec<Even
             observed_only: false,
         }));
     }
-    events.push(Event::CallFinished(Box::new(CallFinished {
-        call: call.id.clone(),
-        tool: call.name.clone(),
-        result: CallResult::refused(refused.refusal, &call.name, refused.words.as_deref()).into(),
-    })));
+    events.push(Event::CallFinished(Box::new(CallFinished::new(
+        call.id.clone(),
+        call.name.clone(),
+        CallResult::refused(refused.refusal, &call.name, refused.words.as_deref()),
+    ))));
     events
 }
 
@@ -269,19 +270,20 @@ fn still_permitted(bench: &Bench<'_>, event: Event) -> Event {
     match bench.dispatch(state) {
         Ok((passed, _)) if passed.tool.spec.effect == started.effect => event,
         Ok(_) | Err(_) if started.effect.writes() => {
-            Event::CallUnknown(CallUnknown { call: started.call.clone(), tool: started.tool.clone() })
+            let why = "the worker that made the call was lost, and the call may not be made again: \
+                       the tool is no longer available as it was";
+            unknown(&started.call, &started.tool, Some(Detail::new(why)))
         }
-        Ok(_) | Err(_) => Event::CallFinished(Box::new(CallFinished {
-            call: started.call.clone(),
-            tool: started.tool.clone(),
-            result: CallResult::from_tool(
+        Ok(_) | Err(_) => Event::CallFinished(Box::new(CallFinished::new(
+            started.call.clone(),
+            started.tool.clone(),
+            CallResult::from_tool(
                 ResultKind::Error,
                 "The call was interrupted, and the tool is no longer available as it was.",
                 Vec::new(),
                 0,
-            )
-            .into(),
-        })),
+            ),
+        ))),
     }
 }
 
@@ -290,25 +292,34 @@ fn result_event(state: CallState<'_>, came_to: CameTo, took: Duration) -> Event 
     let (call, tool) = (state.call.id.clone(), state.call.name.clone());
     let writes = matches!(state.stage, Stage::Running(running) if running.effect.writes());
     let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let finished = |kind, content: &str, artifacts| {
-        Event::CallFinished(Box::new(CallFinished {
-            call: call.clone(),
-            tool: tool.clone(),
-            result: CallResult::from_tool(kind, content, artifacts, took).into(),
-        }))
+    let finished = |kind, content: ToolContent, artifacts, detail| {
+        let result = Arc::new(CallResult::from_tool(kind, content, artifacts, took));
+        Event::CallFinished(Box::new(CallFinished { call: call.clone(), tool: tool.clone(), result, detail }))
     };
+    let failed = |kind, sentence: String, detail| finished(kind, sentence.into(), Vec::new(), detail);
     match came_to {
-        CameTo::Answered(Ok(output)) => finished(ResultKind::Ok, &output.content, output.artifacts),
-        CameTo::Answered(Err(ToolError::Answered(sentence) | ToolError::NotSent(sentence))) => {
-            finished(ResultKind::Error, &sentence, Vec::new())
+        CameTo::Answered(Ok(output)) => finished(ResultKind::Ok, output.content, output.artifacts, None),
+        CameTo::Answered(Err(error)) => match error.into_parts() {
+            (ToolFailure::Answered(words) | ToolFailure::NotSent(words), detail) => {
+                finished(ResultKind::Error, words, Vec::new(), detail)
+            }
+            (ToolFailure::NoAnswer, detail) if writes => unknown(&call, &tool, detail),
+            (ToolFailure::NoAnswer, detail) => {
+                failed(ResultKind::Error, format!("The tool {tool} failed: it gave no answer."), detail)
+            }
+        },
+        CameTo::TimedOut => {
+            let detail = Some(Detail::new(&format!("no answer in {took} ms, which is the tool's timeout")));
+            if writes {
+                return unknown(&call, &tool, detail);
+            }
+            failed(ResultKind::Timeout, format!("The tool {tool} timed out."), detail)
         }
-        CameTo::Answered(Err(ToolError::NoAnswer)) | CameTo::TimedOut | CameTo::Panicked if writes => {
-            Event::CallUnknown(CallUnknown { call, tool })
-        }
-        CameTo::Answered(Err(ToolError::NoAnswer)) => {
-            finished(ResultKind::Error, &format!("The tool {tool} failed: it gave no answer."), Vec::new())
-        }
-        CameTo::TimedOut => finished(ResultKind::Timeout, &format!("The tool {tool} timed out."), Vec::new()),
-        CameTo::Panicked => finished(ResultKind::Error, &format!("The tool {tool} failed."), Vec::new()),
+        CameTo::Panicked(detail) if writes => unknown(&call, &tool, detail),
+        CameTo::Panicked(detail) => failed(ResultKind::Error, format!("The tool {tool} failed."), detail),
     }
+}
+
+fn unknown(call: &CallId, tool: &str, detail: Option<Detail>) -> Event {
+    Event::CallUnknown(CallUnknown { call: call.clone(), tool: tool.to_owned(), detail })
 }

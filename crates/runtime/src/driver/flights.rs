@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use countersign_core::CallId;
+use countersign_core::{CallId, Detail};
 use jiff::Timestamp;
-use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use crate::clock::Clock;
 use crate::tool::{ToolError, ToolOutput};
@@ -17,7 +17,8 @@ use crate::tool::{ToolError, ToolOutput};
 pub(super) enum CameTo {
     Answered(Result<ToolOutput, ToolError>),
     TimedOut,
-    Panicked,
+    /// With what the panic said.
+    Panicked(Option<Detail>),
 }
 
 /// The calls of one step that were started together.
@@ -59,7 +60,7 @@ impl Flights {
     pub(super) async fn landing(&mut self, clock: &dyn Clock) {
         let (id, came_to) = match self.tasks.join_next_with_id().await {
             Some(Ok((id, answered))) => (id, CameTo::Answered(answered)),
-            Some(Err(lost)) => (lost.id(), CameTo::Panicked),
+            Some(Err(lost)) => (lost.id(), panicked(lost)),
             None => return,
         };
         // What was given up before has landed already.
@@ -87,4 +88,13 @@ impl Flights {
     pub(super) fn into_landed(self) -> BTreeMap<CallId, (CameTo, Duration)> {
         self.landed
     }
+}
+
+/// What a panic said is for people: nobody wrote it for a model.
+fn panicked(error: JoinError) -> CameTo {
+    let said = error.try_into_panic().ok().and_then(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        text.or_else(|| payload.downcast_ref::<String>().cloned())
+    });
+    CameTo::Panicked(said.map(|said| Detail::beginning_of("the tool's code panicked", said.as_bytes())))
 }

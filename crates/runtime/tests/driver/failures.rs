@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use countersign::testing::{Behaviour, text, turn};
-use countersign::{CONTENT_BYTES_MAX, ResultKind as Is, RunState, Store};
+use async_trait::async_trait;
+use countersign::testing::{Behaviour, RecordingTool, text, turn};
+use countersign::{
+    Arguments, CONTENT_BYTES_MAX, CallContext, Detail, Event, ResultKind as Is, RunId, RunState, Store, Tool,
+    ToolError, ToolOutput, ToolSpec,
+};
 
 use crate::kit::{
     Bed, Witness, assert_state, completed, ended, free_write, read, request, result_kinds, results, settle,
@@ -67,6 +71,84 @@ async fn rule_r3_a_write_without_an_answer_is_unknown_and_the_rest_is_not_run() 
         assert_eq!(bed.ledger.names(), ["get", "crm__purge"], "{behaviour:?}");
         assert_eq!(result_kinds(&waiting.run), [Is::Ok, Is::NotRun]);
         assert_eq!(bed.witness.seen().len(), 1, "the model is not asked before a person has spoken");
+    }
+}
+
+/// What the record keeps of the call with this tool.
+async fn kept(bed: &Bed, run: &RunId, tool: &str) -> Option<String> {
+    let log = bed.memory.load(run).await.unwrap();
+    let detail = log.entries.iter().find_map(|entry| {
+        if let Event::CallFinished(finished) = &entry.event {
+            return (finished.tool == tool).then(|| finished.detail.clone());
+        }
+        let Event::CallUnknown(unknown) = &entry.event else { return None };
+        (unknown.tool == tool).then(|| unknown.detail.clone())
+    });
+    detail.unwrap().map(|detail| detail.as_str().to_owned())
+}
+
+/// Fails with words for the model and a detail for the record.
+struct Telling(RecordingTool, fn() -> ToolError);
+
+#[async_trait]
+impl Tool for Telling {
+    fn spec(&self) -> ToolSpec {
+        self.0.spec()
+    }
+
+    async fn call(&self, _arguments: &Arguments, _cx: &CallContext) -> Result<ToolOutput, ToolError> {
+        Err((self.1)().with_detail(Detail::new("row canary-DETAIL")))
+    }
+}
+
+#[tokio::test]
+async fn rule_s5_what_a_tool_keeps_for_the_record_is_told_to_no_model() {
+    let names = ["boom", "answers", "unsent", "silent", "hangs"];
+    let calls: Vec<_> = names.iter().map(|name| (*name, "{}")).collect();
+    let bed = Bed::new(Witness::script([turn(&calls), text("done")]), |ledger| {
+        let telling = |name, error| Telling(read(name, ledger), error).into();
+        vec![
+            read("boom", ledger).that(Behaviour::Panics).into(),
+            telling("answers", || ToolError::answered("No such page.")),
+            telling("unsent", || ToolError::not_sent("Not reached.")),
+            telling("silent", ToolError::no_answer),
+            read("hangs", ledger).that(Behaviour::Hangs).into(),
+        ]
+    })
+    .await;
+    let run = bed.runtime().start(request(), countersign::Mode::Attended).await.unwrap();
+    let driving = bed.drive_apart(&run);
+    completed(bed.pass_until_finished(driving).await.unwrap());
+    let seen = format!("{:?}", bed.witness.seen());
+    assert!(seen.contains("No such page.") && !seen.contains("canary-DETAIL"), "{seen}");
+    for (tool, expected) in [
+        ("boom", "the tool's code panicked\nthe tool boom was told to panic"),
+        ("answers", "row canary-DETAIL"),
+        ("unsent", "row canary-DETAIL"),
+        ("silent", "row canary-DETAIL"),
+    ] {
+        assert_eq!(kept(&bed, &run, tool).await.as_deref(), Some(expected), "{tool}");
+    }
+    assert!(kept(&bed, &run, "hangs").await.unwrap().starts_with("no answer in 30"));
+}
+
+#[tokio::test]
+async fn rule_r3_why_a_write_is_unknown_is_in_the_record() {
+    for (behaviour, expected) in [
+        (Behaviour::Panics, Some("the tool's code panicked")),
+        (Behaviour::Hangs, Some("no answer in ")),
+        (Behaviour::NoAnswer, None),
+    ] {
+        let bed = Bed::new(Witness::script([turn(&[("crm__purge", "{}")])]), |ledger| {
+            vec![free_write("purge", ledger).that(behaviour.clone()).into()]
+        })
+        .await;
+        let run = bed.runtime().start(request(), countersign::Mode::Attended).await.unwrap();
+        let driving = bed.drive_apart(&run);
+        waiting(bed.pass_until_finished(driving).await.unwrap());
+        let kept = kept(&bed, &run, "crm__purge").await;
+        assert_eq!(kept.is_some(), expected.is_some(), "{behaviour:?}: {kept:?}");
+        assert!(kept.unwrap_or_default().starts_with(expected.unwrap_or_default()), "{behaviour:?}");
     }
 }
 

@@ -78,7 +78,7 @@ impl Tool for Faulty {
         cx: &PreviewContext,
     ) -> Option<Result<ToolPreview, ToolError>> {
         match self.how {
-            How::Fails => Some(Err(ToolError::Answered("no such page".to_owned()))),
+            How::Fails => Some(Err(ToolError::answered("no such page"))),
             How::Panics => panic!("password=hunter2"),
             How::Hangs => std::future::pending().await,
             How::SaysForWhom => {

@@ -181,7 +181,7 @@ async fn seen(session: &Session, id: &RunId) -> Result<(Vec<Entry>, Run), Failur
 async fn shown(arguments: One, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, arguments.acting.as_ref()).await?;
     session.close_overdue().await?;
-    let (_, run) = seen(&session, &arguments.id).await?;
+    let (log, run) = seen(&session, &arguments.id).await?;
     let listing = session.setup.store.run(&arguments.id, session.setup.clock.now()).await;
     let leased = listing.map_err(|error| Failure::load(&error))?.leased;
     if arguments.json {
@@ -190,6 +190,7 @@ async fn shown(arguments: One, invocation: Invocation) -> Result<Exit, Failure> 
     }
     let style = Style::for_stdout(&session.setup.environment);
     show::out(&show::run::summary(&run, leased, style));
+    show::run::failures(&log, style).iter().for_each(|line| show::out(line));
     if let Some(output) = run.output().filter(|_| run.end().is_some()) {
         show::out("\nThe last it said:");
         escape::block(output).lines().for_each(|line| show::out(&format!("  │ {line}")));

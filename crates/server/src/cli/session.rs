@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign::{
     AgentName, Clock as _, Entry, LoadError, ModelRef, PendingId, PendingRecord, PendingStatus, Principal,
-    Run, RunId, Runtime, Subject, SystemClock,
+    Question, Run, RunId, Runtime, Subject, SystemClock,
 };
 use serde_json::Value;
 
@@ -239,6 +239,10 @@ impl Session {
         let commands = show::pending::commands(record, run, &now, &|rest| self.command(rest));
         lines.extend(commands.into_iter().map(|command| format!("  {command}")));
         lines.push(self.in_full(&record.pending.id));
+        if let Question::Resolution { .. } = record.pending.question {
+            let command = self.command(&format!("runs show {}", run.id()));
+            lines.push(format!("What is known of the call: {command}"));
+        }
         lines
     }
 

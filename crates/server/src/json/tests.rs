@@ -2,11 +2,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use countersign::{
-    Attribution, CallFinished, CallId, CallResult, CallStarted, CallVerdict, Closing, Created, DataClass,
-    Digest, Effect, EnableState, FailCode, Finish, Form, GateDenied, HeldFacts, Limit, LimitReached,
-    ModelFailCode, ModelFailed, ModelReplied, Opaque, OperatorWord, Pending, PendingClosed, PendingDecided,
-    PendingId, PendingRefused, PendingStatus, Preview, ProposedCall, Refusal, Reply, ResultKind,
-    RunCancelled, RunCompleted, RunFailed, RunId, RunLimits, ToolRequest, Usage, VerdictWord, Zone,
+    Attribution, CallFinished, CallId, CallResult, CallStarted, CallUnknown, CallVerdict, Closing, Created,
+    DataClass, Detail, Digest, Effect, EnableState, FailCode, Finish, Form, GateDenied, HeldFacts, Limit,
+    LimitReached, ModelFailCode, ModelFailed, ModelReplied, Opaque, OperatorWord, Pending, PendingClosed,
+    PendingDecided, PendingId, PendingRefused, PendingStatus, Preview, ProposedCall, Refusal, Reply,
+    ResultKind, RunCancelled, RunCompleted, RunFailed, RunId, RunLimits, ToolRequest, Usage, VerdictWord,
+    Zone,
 };
 
 use super::*;
@@ -346,12 +347,20 @@ fn events_carry_the_fields_of_the_contract() {
             json!({ "call": "call_1", "tool": "page_drop", "effect": "write" }),
         ),
         (
-            Event::CallFinished(Box::new(CallFinished {
+            Event::CallFinished(Box::new(CallFinished::new(
+                call(),
+                "page_drop".into(),
+                CallResult::from_tool(ResultKind::Ok, "done", Vec::new(), 12),
+            ))),
+            json!({ "call": "call_1", "tool": "page_drop", "result": "ok", "refusal": null, "bytes": 4, "duration_ms": 12, "detail": null }),
+        ),
+        (
+            Event::CallUnknown(CallUnknown {
                 call: call(),
                 tool: "page_drop".into(),
-                result: CallResult::from_tool(ResultKind::Ok, "done", Vec::new(), 12).into(),
-            })),
-            json!({ "call": "call_1", "tool": "page_drop", "result": "ok", "refusal": null, "bytes": 4, "duration_ms": 12 }),
+                detail: Some(Detail::new("status 502")),
+            }),
+            json!({ "call": "call_1", "tool": "page_drop", "detail": "status 502" }),
         ),
         (
             Event::LimitReached(LimitReached { which: Limit::MaxIterations }),

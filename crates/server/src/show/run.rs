@@ -1,9 +1,12 @@
 //! A run, as a person reads it.
 
-use countersign::{End, Run};
+use countersign::{CallId, Detail, End, Entry, Event, Run};
 
 use super::{Style, moment};
 use crate::escape;
+
+/// The most failures that are shown with their details.
+const FAILURES_MAX: usize = 5;
 
 /// The run in a few lines, without its question.
 pub(crate) fn summary(run: &Run, leased: bool, style: Style) -> String {
@@ -38,6 +41,33 @@ pub(crate) fn summary(run: &Run, leased: bool, style: Style) -> String {
         lines.push(format!("  ended    {how}"));
     }
     lines.join("\n")
+}
+
+/// The last calls that failed or have no known outcome, with what the record keeps of them: for whoever may read
+/// the run, and nowhere else (S5).
+pub(crate) fn failures(log: &[Entry], style: Style) -> Vec<String> {
+    let kept: Vec<_> = log.iter().filter_map(detail).collect();
+    let left_out = kept.len().saturating_sub(FAILURES_MAX);
+    let mut lines = Vec::new();
+    if left_out > 0 {
+        lines.push(format!("\n{left_out} earlier failures of tools are in the run's events."));
+    }
+    lines.extend(kept.into_iter().skip(left_out).flat_map(|kept| failure(kept, style)));
+    lines
+}
+
+fn detail(entry: &Entry) -> Option<(u64, &str, &CallId, &Detail)> {
+    if let Event::CallFinished(finished) = &entry.event {
+        return Some((entry.seq, &finished.tool, &finished.call, finished.detail.as_ref()?));
+    }
+    let Event::CallUnknown(unknown) = &entry.event else { return None };
+    Some((entry.seq, &unknown.tool, &unknown.call, unknown.detail.as_ref()?))
+}
+
+fn failure((seq, tool, call, detail): (u64, &str, &CallId, &Detail), style: Style) -> Vec<String> {
+    let title = format!("\n{} failed or gave no answer ({call}, event {seq}):", escape::short(tool, 64));
+    let lines = escape::block(detail.as_str());
+    std::iter::once(style.red(&title)).chain(lines.lines().map(|line| format!("  │ {line}"))).collect()
 }
 
 /// How it ended, in a sentence; `None`: it has not, or with an answer.

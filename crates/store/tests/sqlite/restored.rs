@@ -183,6 +183,6 @@ async fn a_finished_call_of_a_restored_run_never_starts_again() {
     let after = run(&store, approved.id()).await;
     assert!(after.record(vec![started(1, Effect::Write)], at(101)).is_err());
     let result = CallResult::not_from_tool(ResultKind::Ok, "done");
-    let finished = CallFinished { call: call_id(1), tool: "page_drop".to_owned(), result: result.into() };
+    let finished = CallFinished::new(call_id(1), "page_drop".to_owned(), result);
     assert!(after.record(vec![Event::CallFinished(Box::new(finished))], at(101)).is_err());
 }

@@ -103,7 +103,7 @@ pub(crate) fn started(number: u8, effect: Effect) -> Event {
 /// Stores a run that waits for a person to say how its write came out.
 pub(crate) async fn unknown(store: &SqliteStore, number: u8) -> Run {
     let run = start_waiting(store, number, "default", "alice", Deadline::Never).await;
-    let call = CallUnknown { call: call_id(number), tool: "page_drop".to_owned() };
+    let call = CallUnknown { call: call_id(number), tool: "page_drop".to_owned(), detail: None };
     let events = vec![approval(number), started(number, Effect::Write), Event::CallUnknown(call)];
     let run = go_on(store, &run, events, at(9)).await;
     let Event::PendingOpened(mut pending) = question(&run, number, Deadline::Never) else {

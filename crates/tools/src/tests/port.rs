@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Workspace, file_tools};
 use countersign::testing::{call_context, preview_context};
-use countersign::{Arguments, Subject, Tool, ToolError};
+use countersign::{Arguments, Subject, Tool, ToolFailure};
 use tempfile::TempDir;
 
 fn tools() -> (TempDir, Vec<Arc<dyn Tool>>) {
@@ -35,12 +35,12 @@ async fn rule_a7_what_was_previewed_is_done_once_and_not_when_the_file_changed()
     let cx = call_context(&alice, preview.precondition);
 
     fs::write(folder.path().join("a.md"), "one and more\n").unwrap();
-    let Err(ToolError::Answered(sentence)) = edit.call(&wanted, &cx).await else { panic!("it must refuse") };
-    assert_eq!(sentence, "`a.md` was changed meanwhile; nothing was done.");
+    let error = edit.call(&wanted, &cx).await.unwrap_err();
+    assert_eq!(error.to_string(), "`a.md` was changed meanwhile; nothing was done.");
 
     fs::write(folder.path().join("a.md"), "one\n").unwrap();
-    assert_eq!(edit.call(&wanted, &cx).await.unwrap().content, "Edited `a.md` (4 bytes).");
-    assert_eq!(edit.call(&wanted, &cx).await.unwrap().content, "`a.md` already has this change.");
+    assert_eq!(edit.call(&wanted, &cx).await.unwrap().content.kept(), "Edited `a.md` (4 bytes).");
+    assert_eq!(edit.call(&wanted, &cx).await.unwrap().content.kept(), "`a.md` already has this change.");
     assert_eq!(fs::read_to_string(folder.path().join("a.md")).unwrap(), "two\n");
 }
 
@@ -51,9 +51,9 @@ async fn reads_have_no_preview_and_failures_are_answers() {
     let read = named(&tools, "read_file");
     assert!(read.preview(&arguments(r#"{"path":"a.md"}"#), &preview_context(&alice)).await.is_none());
     let cx = call_context(&alice, None);
-    assert_eq!(read.call(&arguments(r#"{"path":"a.md"}"#), &cx).await.unwrap().content, "one\n");
+    assert_eq!(read.call(&arguments(r#"{"path":"a.md"}"#), &cx).await.unwrap().content.kept(), "one\n");
     for path in ["../x", "absent", ".countersign/key"] {
         let answer = read.call(&arguments(&format!(r#"{{"path":"{path}"}}"#)), &cx).await;
-        assert!(matches!(answer, Err(ToolError::Answered(_))), "{path}");
+        assert!(matches!(answer.unwrap_err().failure(), ToolFailure::Answered(_)), "{path}");
     }
 }

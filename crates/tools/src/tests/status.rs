@@ -9,7 +9,7 @@ use countersign::contract::sample::{
 use countersign::testing::{ManualClock, call_context};
 use countersign::{
     Arguments, DataClass, Deadline, Effect, MemoryStore, OperatorWord, Origin, Pause, Run, RunId, Store,
-    Tool, ToolError,
+    Tool, ToolFailure,
 };
 
 use crate::status_tools;
@@ -34,9 +34,11 @@ impl Desk {
     async fn ask(&self, tool: &str, arguments: &str, actor: &str) -> Result<String, String> {
         let arguments = Arguments::read(Some(arguments)).unwrap();
         match self.tool(tool).call(&arguments, &call_context(&subject(actor), None)).await {
-            Ok(output) => Ok(output.content),
-            Err(ToolError::Answered(sentence)) => Err(sentence),
-            Err(other) => panic!("{other:?}"),
+            Ok(output) => Ok(output.content.kept().to_owned()),
+            Err(error) => {
+                let ToolFailure::Answered(sentence) = error.failure() else { panic!("{error:?}") };
+                Err(sentence.kept().to_owned())
+            }
         }
     }
 

@@ -45,7 +45,8 @@ async fn arguments_that_do_not_fit_are_answered() {
     for text in ["{}", r#"{"url":7}"#, r#"{"url":"https://docs.rs/","method":"POST"}"#] {
         let arguments = Arguments::read(Some(text)).unwrap();
         let answer = tool.call(&arguments, &call_context(&Subject::parse("alice").unwrap(), None)).await;
-        let Err(ToolError::Answered(sentence)) = answer else { panic!("{text}: {answer:?}") };
-        assert!(sentence.starts_with("The arguments cannot be used"), "{sentence}");
+        let error = answer.unwrap_err();
+        assert!(matches!(error.failure(), ToolFailure::Answered(_)), "{text}: {error:?}");
+        assert!(error.to_string().starts_with("The arguments cannot be used"), "{text}: {error}");
     }
 }

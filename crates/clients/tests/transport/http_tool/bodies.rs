@@ -1,11 +1,11 @@
 //! What the body of a `200` comes to: content, errors, artifacts, sizes.
 
-use countersign::{ArtifactKind, CONTENT_BYTES_MAX, ToolError};
+use countersign::{ArtifactKind, CONTENT_BYTES_MAX, ToolFailure};
 use serde_json::json;
 
 use super::super::LONG;
 use super::super::scripted_server::{Play, response};
-use super::{answer, answered, ok};
+use super::{answer, answered, ok, refused};
 
 #[tokio::test]
 async fn a_body_of_another_form_is_an_error_that_names_the_tool() {
@@ -26,9 +26,10 @@ async fn a_body_of_another_form_is_an_error_that_names_the_tool() {
         r#"{"content":"a","x":01}"#,
         "<html>hunter2-XYZ</html>",
     ] {
-        let sentence = answered(ok(body)).await;
+        let (sentence, detail) = refused(ok(body), LONG).await;
         let expected = "The tool page_drop failed: its answer is not the JSON that a tool answers with.";
         assert_eq!(sentence, expected, "{body}");
+        assert!(detail.starts_with("status 200; ") && detail.ends_with(body), "{body}: {detail}");
     }
 }
 
@@ -56,16 +57,20 @@ async fn an_error_of_the_tool_is_its_answer() {
 #[tokio::test]
 async fn case_c53_fifty_megabytes_are_cut_with_their_true_size() {
     let text = "é🦀".repeat(50 * 1024 * 1024 / 6);
-    let note = format!("\n[cut: {} bytes in all]", text.len());
     for (member, is_error) in [("", false), (r#","is_error":true"#, true)] {
         let body = format!(r#"{{"content":"{text}"{member}}}"#);
-        let content = match answer(ok(&body), LONG).await {
-            Ok(output) if !is_error => output.content,
-            Err(ToolError::Answered(content)) if is_error => content,
-            other => panic!("{:.100}", format!("{other:?}")),
+        let came_to = answer(ok(&body), LONG).await;
+        assert_eq!(came_to.is_err(), is_error);
+        let content = match came_to {
+            Ok(output) => output.content,
+            Err(error) => {
+                let ToolFailure::Answered(content) = error.failure() else { panic!("{error:?}") };
+                content.clone()
+            }
         };
-        assert!(content.len() <= CONTENT_BYTES_MAX, "{}", content.len());
-        assert!(content.starts_with("é🦀é") && content.ends_with(&note));
+        assert_eq!(content.bytes(), text.len() as u64);
+        assert!((CONTENT_BYTES_MAX..=1024 * 1024).contains(&content.kept().len()));
+        assert!(content.kept().starts_with("é🦀é"));
     }
 }
 
@@ -86,7 +91,7 @@ async fn case_c53_what_is_no_text_is_an_error() {
 
 #[tokio::test]
 async fn case_c53_an_escaped_nul_is_kept_for_the_core_to_show() {
-    assert_eq!(answer(ok(r#"{"content":"a\u0000b"}"#), LONG).await.unwrap().content, "a\0b");
+    assert_eq!(answer(ok(r#"{"content":"a\u0000b"}"#), LONG).await.unwrap(), "a\0b".into());
 }
 
 #[tokio::test]
@@ -113,7 +118,7 @@ async fn artifacts_that_cannot_be_used_do_not_cost_the_content() {
         let body = format!(r#"{{"content":"c","artifacts":{artifacts}}}"#);
         let output = answer(ok(&body), LONG).await.unwrap();
         let [artifact] = &output.artifacts[..] else { panic!("{output:?}") };
-        assert_eq!((output.content.as_str(), artifact.label.as_str()), ("c", "omitted"));
+        assert_eq!((output.content.kept(), artifact.label.as_str()), ("c", "omitted"));
         assert!(artifact.data["text"].as_str().unwrap().contains(why), "{artifact:?}");
     }
 }

@@ -13,6 +13,8 @@ mod cases;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod conversations;
+#[cfg(test)]
 mod databases;
 #[cfg(test)]
 mod details;

@@ -171,6 +171,7 @@ impl Conversation for Performance {
                 let last = reply.calls.last().and_then(|call| Some((Act::of(&call.name)?, call.id.clone())));
                 self.last = last.or(self.last.take());
             }
+            Message::LeftOut(_) => {}
             Message::Result { call, content, is_error } => {
                 self.results.insert((*call).clone(), (content.to_string(), *is_error));
             }

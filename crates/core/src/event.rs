@@ -13,7 +13,7 @@ use crate::decision::Decided;
 use crate::detail::Detail;
 use crate::limits::{Limit, RunLimits};
 use crate::message::{InputMessage, Reply, Usage};
-use crate::name::{AgentName, CallId, ModelRef, PendingId, Subject};
+use crate::name::{AgentName, CallId, ModelRef, PendingId, RunId, Subject};
 use crate::pending::{Closing, Pending};
 use crate::policy::Gate;
 use crate::result::CallResult;
@@ -42,6 +42,12 @@ pub enum Event {
     /// A gate closed a tool at the start, or refused a call at dispatch; or only observed it.
     #[serde(rename = "gate.denied")]
     GateDenied(GateDenied),
+    /// Somebody takes the run up, and its working time goes on. Only in a run that has a budget of it (L5).
+    #[serde(rename = "work.began")]
+    WorkBegan(WorkBegan),
+    /// The oldest parts of the conversation are left out of the requests from here on (L6).
+    #[serde(rename = "context.fitted")]
+    ContextFitted(ContextFitted),
     /// A model answered.
     #[serde(rename = "model.replied")]
     ModelReplied(Box<ModelReplied>),
@@ -112,6 +118,9 @@ pub struct Created {
     pub approval_ttl_s: Option<u64>,
     /// Whether four eyes were asked for when the run started (A8).
     pub second_approver: bool,
+    /// The run whose conversation this one goes on with: a reference, never a copy (R10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<RunId>,
     /// The skills in force (R7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<SkillInForce>,
@@ -131,6 +140,28 @@ impl GateDenied {
     pub fn by(tool: &str, gate: Gate, observed_only: bool) -> Self {
         Self { tool: tool.to_owned(), reason: gate.into(), observed_only }
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "it has no fields")]
+pub struct WorkBegan {}
+
+/// What is left out of the conversation, and what the estimate was that decided it (L6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextFitted {
+    /// How many parts are left out by now, the oldest that may be: messages, and turns with their results.
+    pub left_out: u64,
+    /// How many are still sent.
+    pub kept: u64,
+    /// The number of the oldest turn of this run that is still sent; absent while none of its turns is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_turn: Option<u32>,
+    /// What the request was estimated at, without what is left out.
+    pub estimated_tokens: u64,
+    /// The window of the agent.
+    pub window_tokens: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,6 +190,8 @@ pub enum ModelFailCode {
     Unauthorized,
     /// Its answer is not in its own format.
     Unreadable,
+    /// It had not answered when the working time of the run was used up (L5).
+    OutOfTime,
 }
 
 impl ModelFailCode {
@@ -171,6 +204,7 @@ impl ModelFailCode {
             Self::Refused => "model_refused",
             Self::Unauthorized => "model_unauthorized",
             Self::Unreadable => "model_unreadable",
+            Self::OutOfTime => "out_of_time",
         }
     }
 
@@ -185,6 +219,9 @@ impl ModelFailCode {
             Self::Refused => "the model's server refused the request",
             Self::Unauthorized => "the model's server refused the credential",
             Self::Unreadable => "the model's server gave an answer that is not in its own format",
+            Self::OutOfTime => {
+                "the model's server had not answered when the working time of the run was used up"
+            }
         }
     }
 }
@@ -295,6 +332,16 @@ pub struct CallUnknown {
 #[expect(missing_docs, reason = "the fields are the words of the contract")]
 pub struct LimitReached {
     pub which: Limit,
+    /// Where the context window is the limit: what the shortest request there could be is estimated at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_tokens: Option<u64>,
+}
+
+impl LimitReached {
+    /// A limit that the log alone shows.
+    pub fn of(which: Limit) -> Self {
+        Self { which, estimated_tokens: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -378,6 +425,8 @@ impl Event {
         match self {
             Self::RunCreated(_) => "run.created",
             Self::GateDenied(_) => "gate.denied",
+            Self::WorkBegan(_) => "work.began",
+            Self::ContextFitted(_) => "context.fitted",
             Self::ModelReplied(_) => "model.replied",
             Self::ModelFailed(_) => "model.failed",
             Self::PendingOpened(_) => "pending.opened",
@@ -401,6 +450,8 @@ impl Event {
     pub fn durability(&self) -> Durability {
         match self {
             Self::GateDenied(_)
+            | Self::WorkBegan(_)
+            | Self::ContextFitted(_)
             | Self::ModelReplied(_)
             | Self::ModelFailed(_)
             | Self::LimitReached(_)

@@ -40,9 +40,10 @@ pub use decision::{
 pub use detail::{DETAIL_BYTES_MAX, Detail};
 pub use digest::Digest;
 pub use event::{
-    CallFinished, CallStarted, CallUnknown, CancelRequested, Clearance, Created, Durability, EVENT_VERSION,
-    Entry, Event, FailCode, GateDenied, LimitReached, ModelFailCode, ModelFailed, ModelReplied,
-    PendingClosed, PendingDecided, PendingRefused, RunCancelled, RunCompleted, RunFailed, UnreadableEvent,
+    CallFinished, CallStarted, CallUnknown, CancelRequested, Clearance, ContextFitted, Created, Durability,
+    EVENT_VERSION, Entry, Event, FailCode, GateDenied, LimitReached, ModelFailCode, ModelFailed,
+    ModelReplied, PendingClosed, PendingDecided, PendingRefused, RunCancelled, RunCompleted, RunFailed,
+    UnreadableEvent, WorkBegan,
 };
 pub use limits::{CUT_OFF_MAX, DENIED_REPEATS_MAX, INTERRUPTIONS_MAX, ITERATIONS_DEFAULT, Limit, RunLimits};
 pub use message::{Finish, InputMessage, InputRole, Message, Opaque, ProposedCall, Reply, Usage, WireIds};
@@ -59,6 +60,8 @@ pub use principal::{People, Principal, Standing};
 pub use result::{
     ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CallResult, Refusal, ResultKind,
 };
-pub use run::{Ask, Bar, CallState, End, Illegal, PendingRecord, Run, Running, Stage, Step, Turn};
+pub use run::{
+    Ask, Bar, CallState, End, Exhausted, Illegal, PendingRecord, Run, Running, Stage, Step, Transcript, Turn,
+};
 pub use summary::{Changes, PendingRow, RunRow, RunState};
 pub use tool::{DataClass, Effect, OperatorWord, Origin, Pause, RemoteApproval, ToolSpec, Zone};

@@ -137,6 +137,9 @@ pub enum Message<'a> {
     Input(&'a InputMessage),
     /// What the model said. Its calls are answered by the results that follow, one each, in order.
     Reply(&'a Reply),
+    /// What the model said and is not told again, to make room (L6). Nothing of it is sent, and no results
+    /// follow; its calls are numbered all the same, so that the ids of all others stay what they are (L9).
+    LeftOut(&'a Reply),
     /// The answer to a call.
     Result {
         /// Which call.

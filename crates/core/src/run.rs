@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rpds::{RedBlackTreeSetSync, VectorSync};
@@ -20,11 +21,13 @@ use crate::summary::Changes;
 
 mod next;
 mod take;
+mod transcript;
 mod turn;
 mod view;
 
 use take::touched_pendings;
 
+pub use transcript::{Exhausted, Transcript};
 pub use turn::{Bar, CallState, Running, Stage, Turn};
 
 /// A run at one revision. Cloning costs the same however long it is: what is settled is shared.
@@ -42,6 +45,10 @@ pub struct Run {
     pendings: VectorSync<Arc<PendingRecord>>,
     usage: Usage,
     iterations: u32,
+    /// Since when somebody works on it, as far as the log says.
+    working_since: Option<Timestamp>,
+    worked: Duration,
+    left_out: u64,
     interruptions: u32,
     denied: Arc<BTreeSet<(String, String)>>,
     repeats: u32,
@@ -102,6 +109,8 @@ pub struct Ask {
     pub model: ModelRef,
     /// The one completion after the cap of iterations: no tools, and calls in it are dropped (L1).
     pub closing: bool,
+    /// Another model has failed to answer this very request, which goes out again as it was (L7).
+    pub fallback: bool,
 }
 
 /// What is owed next.
@@ -175,6 +184,9 @@ impl Run {
             pendings: VectorSync::new_sync(),
             usage: Usage::default(),
             iterations: 0,
+            working_since: None,
+            worked: Duration::ZERO,
+            left_out: 0,
             interruptions: 0,
             denied: Arc::default(),
             repeats: 0,
@@ -246,7 +258,7 @@ impl Run {
         Changes {
             events,
             at,
-            row: self.row(),
+            row: Box::new(self.row()),
             inbox: inbox.map(|record| self.pending_row(record)).collect(),
             durability,
         }
@@ -281,6 +293,8 @@ impl Run {
             Event::PendingRefused(refused) => {
                 self.pending(&refused.pending).map(drop).ok_or("there is no such pending")
             }
+            Event::WorkBegan(_) => self.take_beginning(),
+            Event::ContextFitted(fitted) => self.take_fit(fitted),
             Event::ModelReplied(replied) => self.take_reply(&replied.reply, replied.closing),
             Event::ModelFailed(failed) => self.take_model_failure(&failed.model, failed.code, failed.usage),
             Event::PendingOpened(pending) => self.take_question(pending, at),
@@ -290,7 +304,7 @@ impl Run {
             Event::CallStarted(started) => self.take_start(started),
             Event::CallFinished(finished) => self.take_result(&finished.call, &finished.result),
             Event::CallUnknown(unknown) => self.take_unknown(&unknown.call),
-            Event::LimitReached(reached) => self.take_limit(reached.which),
+            Event::LimitReached(reached) => self.take_limit(reached.which, at),
             Event::CancelRequested(requested) => match self.cancel {
                 Some(_) => Err("it was requested before"),
                 None => {
@@ -305,6 +319,28 @@ impl Run {
         done.or_else(refuse)?;
         self.revision += 1;
         self.updated_at = at;
+        self.count_work(event, at);
         Ok(())
     }
+
+    /// L5: working time is what passes from one stored event to the next while somebody has the run in hand. What
+    /// passes while it waits for a person, or until somebody takes it up again, is not.
+    fn count_work(&mut self, event: &Event, at: Timestamp) {
+        self.working_since = match (event, self.working_since) {
+            (Event::WorkBegan(_), _) => Some(at),
+            // Somebody else's doing, which says nothing about whether the run is in hand.
+            (Event::PendingRefused(_), since) => since,
+            (_, Some(since)) => {
+                self.worked = self.worked.saturating_add(between(since, at));
+                Some(at)
+            }
+            (_, None) => None,
+        }
+        .filter(|_| self.end.is_none() && self.open_pending().is_none());
+    }
+}
+
+/// What passed between two moments; nothing if a clock went backwards.
+fn between(earlier: Timestamp, later: Timestamp) -> Duration {
+    later.duration_since(earlier).try_into().unwrap_or_default()
 }

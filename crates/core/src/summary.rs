@@ -92,6 +92,8 @@ pub struct RunRow {
     pub agent: AgentName,
     pub owner: Subject,
     pub unattended: bool,
+    /// The run whose conversation it goes on with (R10).
+    pub continues: Option<RunId>,
     pub iterations: u32,
     pub usage: Usage,
     /// The limit that ended it.
@@ -126,7 +128,7 @@ pub struct PendingRow {
 pub struct Changes {
     pub(crate) events: Vec<Event>,
     pub(crate) at: Timestamp,
-    pub(crate) row: RunRow,
+    pub(crate) row: Box<RunRow>,
     pub(crate) inbox: Vec<PendingRow>,
     pub(crate) durability: Durability,
 }

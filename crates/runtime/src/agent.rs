@@ -41,7 +41,7 @@ impl Agent {
             system_prompt: None,
             groups: GroupSetting::Unrestricted,
             skills: Vec::new(),
-            limits: RunLimits { iterations_max: ITERATIONS_DEFAULT, tokens_max: None },
+            limits: RunLimits::iterations(ITERATIONS_DEFAULT),
             approval_ttl: None,
             second_approver: false,
         }
@@ -64,6 +64,11 @@ impl Agents {
     /// The agent of this name.
     pub fn find(&self, name: &AgentName) -> Option<&Agent> {
         self.agents.get(name)
+    }
+
+    /// Whether data classes are enforced (P8).
+    pub(crate) fn enforces(&self) -> bool {
+        self.enforcement == Enforcement::Enforce
     }
 
     /// All of them, by name.

@@ -3,6 +3,7 @@
 //! Invariant: the same conversation and offers go out at most [`ATTEMPTS_MAX`] times, and a request that was
 //! refused never goes out again unchanged. Not here: which model is asked (`run`), the wire (the clients).
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use countersign_core::{ModelFailCode, ModelRef, Usage};
@@ -32,18 +33,47 @@ pub(crate) struct Unanswered {
     pub(crate) usage: Usage,
 }
 
-/// Asks until there is an answer, it makes no sense any more, or five attempts are used up.
+/// Asks until there is an answer, it makes no sense any more, five attempts are used up, or the time is up: what
+/// is left of the run's budget of it (L5), if it has one.
 pub(crate) async fn ask(
+    conversation: &mut dyn Conversation,
+    offers: &[Offer],
+    model: &ModelRef,
+    time_left: Option<Duration>,
+    clock: &dyn Clock,
+    progress: &dyn Progress,
+) -> Result<Asked, Unanswered> {
+    let attempts = AtomicU32::new(0);
+    let time_is_up = async {
+        match time_left {
+            Some(left) => clock.sleep(left).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        asked = attempt(conversation, offers, model, clock, progress, &attempts) => asked,
+        () = time_is_up => {
+            let attempts = attempts.load(Ordering::Relaxed);
+            Err(Unanswered { code: ModelFailCode::OutOfTime, status: None, attempts, usage: unknown(attempts) })
+        }
+    }
+}
+
+fn unknown(attempts: u32) -> Usage {
+    Usage { unknown_calls: u64::from(attempts), ..Usage::default() }
+}
+
+async fn attempt(
     conversation: &mut dyn Conversation,
     offers: &[Offer],
     model: &ModelRef,
     clock: &dyn Clock,
     progress: &dyn Progress,
+    counted: &AtomicU32,
 ) -> Result<Asked, Unanswered> {
-    let unknown = |attempts: u32| Usage { unknown_calls: u64::from(attempts), ..Usage::default() };
-    let mut attempts = 0;
     loop {
-        attempts += 1;
+        let attempts = counted.fetch_add(1, Ordering::Relaxed) + 1;
         progress.doing(Doing::Asking(model));
         let error = match conversation.ask(offers).await {
             Ok(answer) => {

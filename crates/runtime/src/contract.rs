@@ -80,6 +80,7 @@ macro_rules! store_contract {
             case_c53_odd_bytes_in_events_survive,
             a_run_that_is_not_there_is_not_found,
             changes_of_another_run_are_refused,
+            rule_r10_a_continuation_refers_to_a_run_that_has_ended,
             rule_r1_a_second_writer_at_the_same_revision_loses,
             rule_r1_of_twenty_writers_at_one_revision_one_wins,
             rule_r1_row_inbox_and_totals_change_with_the_append,

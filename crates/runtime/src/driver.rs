@@ -13,19 +13,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use countersign_core::{
-    AgentGates, Ask, CallId, Event, ModelFailCode, ModelFailed, ModelRef, ModelReplied, ProposedCall, Reply,
-    Run, Step, Subject, Usage,
+    AgentGates, Ask, CallId, Event, Exhausted, Limit, LimitReached, ModelFailCode, ModelFailed, ModelRef,
+    ModelReplied, ProposedCall, Reply, Run, Step, Subject, Transcript, Usage, WorkBegan,
 };
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Asked, Unanswered, ask};
+use crate::earlier::earlier;
 use crate::journal::{DriveError, Journal};
-use crate::model::{Answer, Conversation};
+use crate::model::{Answer, Conversation, Offer};
 use crate::progress::Progress;
 use crate::runtime::Parts;
-use crate::store::{Lease, Revision, StoreFault};
+use crate::store::{Lease, LoadError, Revision, StoreFault};
 
 /// How long results of reads wait for the answer to come with which they are stored. A model that answers
 /// sooner costs no commit of its own; with one that thinks longer, a killed process has lost none of them.
@@ -49,12 +50,16 @@ pub(crate) struct Driver {
     parts: Arc<Parts>,
     progress: Arc<dyn Progress>,
     journal: Journal,
+    /// The runs that this one continues, oldest first.
+    earlier: Vec<Run>,
     gates: Arc<AgentGates>,
     talks: BTreeMap<ModelRef, Talk>,
     mine: HashSet<CallId>,
     stop: CancellationToken,
     lost: CancellationToken,
     heart: Heart,
+    /// Whether the log says that this driver has taken the run up (L5).
+    has_begun: bool,
 }
 
 /// A run that was just claimed, and until when it is certainly ours.
@@ -74,20 +79,17 @@ fn lease_end(now: Timestamp, length: Duration) -> Timestamp {
     now.checked_add(length).unwrap_or(now)
 }
 
-/// A conversation and how much of the transcript it has been given.
+/// A conversation, how many parts of the transcript it has been given, and how many of them were left out.
 struct Talk {
     conversation: Box<dyn Conversation>,
-    /// How many turns, after what comes before them; absent: not even that.
-    told: Option<usize>,
+    told: usize,
+    left_out: u64,
 }
 
 impl Talk {
-    fn tell(&mut self, run: &Run) {
-        match self.told {
-            Some(turns) => run.transcript_after(turns).for_each(|message| self.conversation.add(&message)),
-            None => run.transcript().for_each(|message| self.conversation.add(&message)),
-        }
-        self.told = Some(run.turns());
+    fn tell(&mut self, transcript: Transcript<'_>) {
+        transcript.messages_from(self.told).for_each(|message| self.conversation.add(&message));
+        self.told = transcript.parts();
     }
 }
 
@@ -116,17 +118,21 @@ pub(crate) async fn drive(
             store.release(&lease, journal.revision()).await?;
             return Ok((Halt::AgentGone, journal.into_run()));
         };
+        let earlier =
+            earlier(&*parts.store, journal.run()).await.map_err(|error| cut_off(journal.run(), error))?;
         let gates = Arc::new(parts.agents.gates_of_run(agent, created, &parts.models, &parts.tools));
         let mut driver = Driver {
             parts: Arc::clone(&parts),
             progress,
             journal,
+            earlier,
             gates,
             talks: BTreeMap::new(),
             mine: HashSet::new(),
             stop,
             lost,
             heart,
+            has_begun: false,
         };
         let halt = driver.run().await?;
         Ok((halt, driver.journal.into_run()))
@@ -138,6 +144,18 @@ pub(crate) async fn drive(
         drop(store.release(&lease, Revision::PAST_ALL).await);
     }
     driven
+}
+
+/// What a run continues is not there or cannot be read: the run is left as it is, like one that cannot be read
+/// itself (R10).
+fn cut_off(run: &Run, error: LoadError) -> DriveError {
+    match error {
+        LoadError::Fault(fault) => fault.into(),
+        LoadError::NotFound(_) | LoadError::Unreadable { .. } => DriveError::Unreadable {
+            run: run.id().clone(),
+            reason: format!("what it continues is missing: {error}"),
+        },
+    }
 }
 
 /// Renews a lease beside long calls, and says when it is lost. Stops when dropped.
@@ -182,6 +200,10 @@ impl Drop for Heart {
     }
 }
 
+fn out_of_time() -> Event {
+    Event::LimitReached(LimitReached::of(Limit::WorkingTime))
+}
+
 impl Driver {
     async fn run(&mut self) -> Result<Halt, DriveError> {
         loop {
@@ -196,6 +218,10 @@ impl Driver {
                 self.journal.flush().await?;
                 self.parts.store.release(self.journal.lease(), Revision::PAST_ALL).await?;
                 return Ok(Halt::Stopped);
+            }
+            if let Some(event) = self.clocked(&step) {
+                self.journal.record(vec![event]).await?;
+                continue;
             }
             match step {
                 Step::Record(events) => {
@@ -254,9 +280,55 @@ impl Driver {
         vec![self.journal.run().created().owner.clone()]
     }
 
+    /// What the budget of working time wants stored before this step: that the run is taken up, or that its time
+    /// is up (L5).
+    fn clocked(&mut self, step: &Step) -> Option<Event> {
+        let run = self.journal.run();
+        let stands_still = matches!(step, Step::Park(_) | Step::Ended);
+        if stands_still || run.created().limits.working_ms_max.is_none() {
+            return None;
+        }
+        if !(self.has_begun && run.is_worked_on()) {
+            self.has_begun = true;
+            return Some(Event::WorkBegan(WorkBegan {}));
+        }
+        let begins_something =
+            matches!(step, Step::AskModel(_) | Step::Judge | Step::Dispatch(_) | Step::OpenInput(_));
+        (begins_something && run.may_stop_for_time(self.now())).then(out_of_time)
+    }
+
+    /// What must be stored before a request with these offers: that it is made shorter, or that it cannot be made
+    /// (L6). A request is fitted once; the models that it falls back to get it as it was.
+    fn fitted(&self, wanted: &Ask, offers: &[Offer]) -> Option<Event> {
+        let run = self.journal.run();
+        if wanted.fallback || run.created().limits.window_tokens.is_none() {
+            return None;
+        }
+        let size = |offer: &Offer| {
+            offer.name.as_str().len() + offer.description.len() + offer.parameters.to_string().len()
+        };
+        let offered: usize = offers.iter().map(size).sum();
+        match Transcript::new(&self.earlier, run).fitted(offered as u64) {
+            Ok(fitted) => fitted.map(Event::ContextFitted),
+            Err(Exhausted { estimated_tokens }) => Some(Event::LimitReached(LimitReached {
+                which: Limit::ContextExhausted,
+                estimated_tokens: Some(estimated_tokens),
+            })),
+        }
+    }
+
     async fn ask_model(&mut self, wanted: Ask) -> Result<(), DriveError> {
         if self.journal.holds_back_an_answer() {
             return self.journal.flush().await;
+        }
+        let offers = if wanted.closing {
+            Vec::new()
+        } else {
+            let look = self.parts.store.look(&self.subjects()).await?;
+            self.parts.tools.offers(&self.bench(&look).offered())
+        };
+        if let Some(event) = self.fitted(&wanted, &offers) {
+            return self.journal.record(vec![event]).await;
         }
         let Some(provider) = self.parts.models.find(&wanted.model) else {
             // A fallback that is not configured is passed over, visibly.
@@ -269,20 +341,19 @@ impl Driver {
             };
             return self.journal.record(vec![Event::ModelFailed(failed)]).await;
         };
-        let offers = if wanted.closing {
-            Vec::new()
-        } else {
-            let look = self.parts.store.look(&self.subjects()).await?;
-            self.parts.tools.offers(&self.bench(&look).offered())
-        };
-        let mut talk = self.talks.remove(&wanted.model).unwrap_or_else(|| Talk {
+        let left_out = self.journal.run().left_out();
+        // What a conversation was told it cannot forget: where more is left out, another one begins.
+        let talk = self.talks.remove(&wanted.model).filter(|talk| talk.left_out == left_out);
+        let mut talk = talk.unwrap_or_else(|| Talk {
             conversation: provider.client.converse(&wanted.model.model),
-            told: None,
+            told: 0,
+            left_out,
         });
-        talk.tell(self.journal.run());
+        talk.tell(Transcript::new(&self.earlier, self.journal.run()));
+        let time_left = self.journal.run().working_time_left(self.now());
         let (clock, progress) = (Arc::clone(&self.parts.clock), Arc::clone(&self.progress));
         let asked = {
-            let asking = ask(&mut *talk.conversation, &offers, &wanted.model, &*clock, &*progress);
+            let asking = ask(&mut *talk.conversation, &offers, &wanted.model, time_left, &*clock, &*progress);
             tokio::pin!(asking);
             loop {
                 tokio::select! {
@@ -303,17 +374,22 @@ impl Driver {
             }
         };
         self.talks.insert(wanted.model.clone(), talk);
-        let event = match asked {
+        let mut events = match asked {
             None => return Ok(()),
-            Some(Ok(asked)) => Event::ModelReplied(Box::new(ModelReplied {
+            Some(Ok(asked)) => vec![Event::ModelReplied(Box::new(ModelReplied {
                 reply: Arc::new(self.with_our_ids(&wanted.model, asked)),
                 closing: wanted.closing,
-            })),
+            }))],
             Some(Err(Unanswered { code, status, attempts, usage })) => {
-                Event::ModelFailed(ModelFailed { model: wanted.model, code, status, attempts, usage })
+                vec![Event::ModelFailed(ModelFailed { model: wanted.model, code, status, attempts, usage })]
             }
         };
-        self.journal.record(vec![event]).await
+        let is_late =
+            matches!(&events[..], [Event::ModelFailed(failed)] if failed.code == ModelFailCode::OutOfTime);
+        if is_late && self.journal.run().may_stop_for_time(self.now()) {
+            events.push(out_of_time());
+        }
+        self.journal.record(events).await
     }
 
     fn with_our_ids(&self, model: &ModelRef, asked: Asked) -> Reply {

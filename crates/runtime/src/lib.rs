@@ -72,6 +72,7 @@ mod ask;
 mod clock;
 mod decide;
 mod driver;
+mod earlier;
 mod edit;
 mod journal;
 mod judge;

@@ -66,6 +66,11 @@ impl Store for MemoryStore {
         if state.run(id).is_some() {
             return Err(CreateError::Exists);
         }
+        if let Some(before) = &changes.row().continues
+            && !state.run(before).is_some_and(|kept| !kept.damaged && kept.row.state.is_end())
+        {
+            return Err(CreateError::NotContinuable(before.clone()));
+        }
         let (number, ticket) = (next_number(&state.runs), state.ticket());
         state.run_numbers.insert(id.clone(), number);
         state

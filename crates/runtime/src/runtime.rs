@@ -10,13 +10,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use countersign_core::{
     AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, InputRole, ModelRef,
-    PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject, ToolRequest,
+    PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject, ToolRequest, Zone,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Agents};
 use crate::clock::Clock;
 use crate::driver::{Claimed, Halt, drive};
+use crate::earlier::{CONTINUATIONS_MAX, load_with_earlier};
 use crate::journal::{DriveError, load};
 use crate::judge::denials;
 use crate::look::PolicyLook;
@@ -63,6 +64,31 @@ impl Parts {
     pub(crate) fn knows_the_model_of(&self, run: &Run) -> bool {
         run.created().models.first().is_some_and(|model| self.models.find(model).is_some())
     }
+
+    /// Whether a conversation may go to these models: what was read for more trusted ones does not go to others
+    /// by way of a continuation (P5, P7). Who was to hear it before may hear it again.
+    fn may_hear(&self, models: &[ModelRef], before: &Run) -> Result<(), StartError> {
+        if !self.agents.enforces() {
+            return Ok(());
+        }
+        let heard = &before.created().models;
+        // A provider that is gone does not say what it was trusted with, so it makes no room.
+        let zones = heard.iter().filter_map(|model| self.models.find(model)).map(|provider| provider.zone);
+        let trusted = zones.max().unwrap_or(Zone::Local);
+        let is_new = |model: &&ModelRef| !heard.iter().any(|heard| heard.provider == model.provider);
+        for model in models.iter().filter(is_new) {
+            let zone = self.models.find(model).map_or(Zone::ExternalGlobal, |provider| provider.zone);
+            if zone > trusted {
+                let reason = format!(
+                    "its conversation was held in the zone {}, and {model} stands in {}, which is trusted less",
+                    trusted.as_str(),
+                    zone.as_str()
+                );
+                return Err(StartError::NotContinuable { run: before.id().clone(), reason });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The runtime. Cheap to clone; all clones are the same.
@@ -84,6 +110,10 @@ pub struct RunRequest {
     pub model: Option<ModelRef>,
     /// A lower cap of iterations; a higher one has no effect (L1).
     pub max_iterations: Option<u32>,
+    /// A lower budget of working time; a higher one has no effect (L5).
+    pub max_working_time: Option<Duration>,
+    /// The run whose conversation this one goes on with: of the same owner, and ended (R10).
+    pub continue_from: Option<RunId>,
     /// Under whose identity it runs.
     pub owner: Subject,
     /// Who starts it; the owner, unless on the owner's behalf.
@@ -99,6 +129,8 @@ impl RunRequest {
             tools: ToolRequest::AllEnabled,
             model: None,
             max_iterations: None,
+            max_working_time: None,
+            continue_from: None,
             starter: owner.clone(),
             owner,
         }
@@ -118,6 +150,20 @@ pub enum StartError {
     /// Nothing to do.
     #[error("the input is empty")]
     EmptyInput,
+    /// There is no such run to continue, or it is somebody else's.
+    #[error("there is no run {0}")]
+    NoSuchRun(RunId),
+    /// What it would continue has not ended.
+    #[error("run {0} has not ended, so it cannot be continued yet")]
+    RunNotEnded(RunId),
+    /// What it would continue cannot be read, or was erased.
+    #[error("run {run} cannot be continued: {reason}")]
+    NotContinuable {
+        /// The run that would be continued.
+        run: RunId,
+        /// What stands against it.
+        reason: String,
+    },
     /// The store failed; there is no run.
     #[error("the run could not be stored")]
     Store(#[from] StoreFault),
@@ -321,6 +367,10 @@ impl Runtime {
             Some(first) => return Err(StartError::UnknownModel(first.clone())),
             None => return Err(StartError::UnknownAgent(request.agent)),
         }
+        if let Some(before) = &request.continue_from {
+            let before = self.predecessor(before, &request.owner).await?;
+            parts.may_hear(&models, &before)?;
+        }
         let look = parts.store.look(std::slice::from_ref(&request.owner)).await?;
         let created = created(agent, models, request, mode);
         let policy = PolicyLook::new(Arc::clone(parts), agent, &created.models, look, &created.owner);
@@ -336,7 +386,45 @@ impl Runtime {
             Err(CreateError::Exists) => {
                 Err(StartError::Store(StoreFault::Failed("an id was given out twice".into())))
             }
+            // It was erased or removed a moment ago.
+            Err(CreateError::NotContinuable(run)) => Err(StartError::NoSuchRun(run)),
             Err(CreateError::Fault(fault)) => Err(fault.into()),
+        }
+    }
+
+    /// A run that this person may continue (R10): it has ended, and it and all that it continues can be read.
+    ///
+    /// # Errors
+    /// [`StartError`], which says what stands against it.
+    pub async fn predecessor(&self, id: &RunId, owner: &Subject) -> Result<Run, StartError> {
+        let store = &*self.parts.store;
+        let not_continuable = |reason: String| StartError::NotContinuable { run: id.clone(), reason };
+        // Whose it is stands in its row, also where its log cannot be read. Of a foreign run nothing is said.
+        let row = match store.run(id, self.parts.clock.now()).await {
+            Ok(listing) if listing.row.owner == *owner => listing.row,
+            Ok(_) | Err(LoadError::NotFound(_) | LoadError::Unreadable { .. }) => {
+                return Err(StartError::NoSuchRun(id.clone()));
+            }
+            Err(LoadError::Fault(fault)) => return Err(fault.into()),
+        };
+        if !row.state.is_end() {
+            return Err(StartError::RunNotEnded(id.clone()));
+        }
+        let (run, earlier) = match load_with_earlier(store, id).await {
+            Ok(loaded) => loaded,
+            Err(LoadError::NotFound(gone)) => {
+                return Err(not_continuable(format!("run {gone} is not there")));
+            }
+            Err(LoadError::Unreadable { run, reason }) if run == *id => return Err(not_continuable(reason)),
+            Err(unreadable @ LoadError::Unreadable { .. }) => {
+                return Err(not_continuable(unreadable.to_string()));
+            }
+            Err(LoadError::Fault(fault)) => return Err(fault.into()),
+        };
+        if earlier.len() + 1 < CONTINUATIONS_MAX {
+            Ok(run)
+        } else {
+            Err(not_continuable(format!("its conversation goes over {CONTINUATIONS_MAX} runs already")))
         }
     }
 
@@ -479,6 +567,8 @@ fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode
     let mut limits = agent.limits;
     limits.iterations_max =
         request.max_iterations.map_or(limits.iterations_max, |wanted| wanted.min(limits.iterations_max));
+    let working_ms = request.max_working_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    limits.working_ms_max = working_ms.into_iter().chain(limits.working_ms_max).min();
     Created {
         agent: agent.name.clone(),
         owner: request.owner,
@@ -492,6 +582,7 @@ fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode
         // A fraction of a second is rounded up: a question is never shorter open than the agent says.
         approval_ttl_s: agent.approval_ttl.map(|ttl| ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0)),
         second_approver: agent.second_approver,
+        continues: request.continue_from,
         skills: agent.skills.clone(),
     }
 }

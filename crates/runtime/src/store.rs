@@ -116,6 +116,9 @@ pub enum CreateError {
     /// There is a run of this id.
     #[error("a run of this id exists")]
     Exists,
+    /// The run that it continues is not there, has not ended, cannot be trusted, or was erased (R10).
+    #[error("run {0} cannot be continued")]
+    NotContinuable(RunId),
     /// The store failed.
     #[error(transparent)]
     Fault(#[from] StoreFault),
@@ -260,7 +263,8 @@ pub enum SwitchName {
 /// Where runs are kept. One small, object-safe trait; every store passes the same suite (`contract`).
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
-    /// Stores a new run with its first events.
+    /// Stores a new run with its first events. What it continues must be there, ended and not erased, by the word
+    /// of the same transaction, and is neither erased nor removed as long as this run may go on (R10).
     ///
     /// # Errors
     /// [`CreateError`]; nothing was stored.

@@ -122,6 +122,8 @@ pub enum Told {
     Input(String),
     /// Its own answer: the names of the calls.
     Reply(Vec<String>),
+    /// An answer that is left out, in the same way (L6).
+    LeftOut(Vec<String>),
     /// A call's answer.
     Result(String),
 }
@@ -173,6 +175,9 @@ impl Conversation for ScriptedConversation {
             Message::System(text) => Told::System((*text).to_owned()),
             Message::Input(input) => Told::Input(input.text.clone()),
             Message::Reply(reply) => Told::Reply(reply.calls.iter().map(|call| call.name.clone()).collect()),
+            Message::LeftOut(reply) => {
+                Told::LeftOut(reply.calls.iter().map(|call| call.name.clone()).collect())
+            }
             Message::Result { content, .. } => Told::Result(content.to_string()),
         });
     }

@@ -58,6 +58,8 @@ fn request_of(owner: &Subject, agent: &AgentName) -> RunRequest {
         tools: ToolRequest::AllEnabled,
         model: None,
         max_iterations: None,
+        max_working_time: None,
+        continue_from: None,
         owner: owner.clone(),
         starter: owner.clone(),
     }
@@ -81,7 +83,7 @@ async fn runtime(
             system_prompt: None,
             groups: GroupSetting::Unrestricted,
             skills: Vec::new(),
-            limits: RunLimits { iterations_max: 20, tokens_max: None },
+            limits: RunLimits::iterations(20),
             approval_ttl: None,
             second_approver: false,
         }],

@@ -35,6 +35,9 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A lease shorter than this is lost between two heartbeats by an ordinary pause of the machine.
 const LEASE_MIN: Duration = Duration::from_millis(500);
 
+/// No model has a smaller context window, and no task would fit into one.
+const WINDOW_MIN: u64 = 256;
+
 /// Where runs are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Database {
@@ -135,6 +138,10 @@ pub(crate) struct Agent {
     pub(crate) max_iterations: u32,
     /// The budget of tokens (L5).
     pub(crate) max_tokens: Option<u64>,
+    /// The budget of working time (L5).
+    pub(crate) max_working_time: Option<Duration>,
+    /// The context window in tokens that fits every model of the chain (L6).
+    pub(crate) context_window: Option<u64>,
     /// How long a question stays open; absent: for ever.
     pub(crate) approval_ttl: Option<Duration>,
     /// Four eyes.
@@ -288,6 +295,8 @@ const AGENT_KEYS: &[&str] = &[
     "skills",
     "max_iterations",
     "max_tokens",
+    "max_working_time",
+    "context_window",
     "approval_ttl",
     "second_approver",
 ];
@@ -368,6 +377,8 @@ fn agent(name: &str, section: &Section<'_>) -> Result<Agent, ConfigError> {
         skills: (section.list("skills", skill)?.unwrap_or_default(), section.line_of("skills")),
         max_iterations: section.number("max_iterations", 1, 10_000)?.unwrap_or(ITERATIONS_DEFAULT),
         max_tokens: section.number("max_tokens", 1, u64::MAX)?,
+        max_working_time: section.parsed("max_working_time", working_time)?,
+        context_window: section.number("context_window", WINDOW_MIN, u64::MAX)?,
         approval_ttl: section.parsed("approval_ttl", approval_ttl)?,
         second_approver: section.flag("second_approver")?.unwrap_or(false),
         line: section.line(),
@@ -385,6 +396,11 @@ fn skill(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     Err("a skill is named by its folder: letters, digits, _ . -, at most 64, the first no sign".to_owned())
+}
+
+fn working_time(value: &str) -> Result<Duration, String> {
+    let time = duration::parse(value)?;
+    if time.is_zero() { Err("a run needs some time to work in".to_owned()) } else { Ok(time) }
 }
 
 /// The record keeps whole seconds.

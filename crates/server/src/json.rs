@@ -6,7 +6,7 @@
 use countersign::{
     Arguments, Because, Clearance, Deadline, Decided, EnableState, End, Entry, Event, HeldCall, Origin,
     Pause, PendingRecord, Question, RemoteApproval, Run, RunListing, Switch, Switches, ToolSpec, Verdict,
-    Word, needs_approval, runs_unattended,
+    Word, WorkBegan, needs_approval, runs_unattended,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -31,7 +31,8 @@ pub(crate) fn run(run: &Run, leased: bool, view: View) -> Value {
         None => (None, Value::Null, None),
         Some(End::Completed { limit: None, at }) => (Some("answer"), Value::Null, Some(*at)),
         Some(End::Completed { limit: Some(limit), at }) => {
-            (Some(limit.as_str()), json!({ "code": limit.as_str(), "detail": limit.sentence() }), Some(*at))
+            let reason = limit.stop_reason();
+            (Some(reason), json!({ "code": reason, "detail": limit.sentence() }), Some(*at))
         }
         Some(End::Failed { code, at }) => {
             (Some("error"), json!({ "code": code.as_str(), "detail": code.sentence() }), Some(*at))
@@ -45,6 +46,7 @@ pub(crate) fn run(run: &Run, leased: bool, view: View) -> Value {
         "agent": created.agent,
         "owner": created.owner,
         "unattended": created.unattended,
+        "continues": created.continues,
         "iterations": run.iterations(),
         "usage": run.usage(),
         "output": run.output().filter(|_| matches!(run.end(), Some(End::Completed { .. }))),
@@ -67,6 +69,7 @@ pub(crate) fn unreadable_run(listing: &RunListing, reason: &str) -> Value {
         "agent": row.agent,
         "owner": row.owner,
         "unattended": row.unattended,
+        "continues": row.continues,
         "iterations": row.iterations,
         "usage": row.usage,
         "output": null,
@@ -290,6 +293,7 @@ pub(crate) fn data(event: &Event, iteration: u32) -> Value {
             "tools": created.tools,
             "models": created.models,
             "limits": created.limits,
+            "continues": created.continues,
             "skills": created.skills,
         }),
         Event::GateDenied(denied) => {
@@ -299,6 +303,14 @@ pub(crate) fn data(event: &Event, iteration: u32) -> Value {
                 if is_unknown { countersign::Gate::NotRegistered.as_str() } else { denied.reason.as_str() };
             json!({ "tool": denied.tool, "reason": reason, "observed_only": denied.observed_only })
         }
+        Event::WorkBegan(WorkBegan {}) => json!({}),
+        Event::ContextFitted(fitted) => json!({
+            "left_out": fitted.left_out,
+            "kept": fitted.kept,
+            "first_turn": fitted.first_turn,
+            "estimated_tokens": fitted.estimated_tokens,
+            "window_tokens": fitted.window_tokens,
+        }),
         Event::ModelReplied(replied) => {
             let reply = &replied.reply;
             json!({
@@ -370,12 +382,14 @@ pub(crate) fn data(event: &Event, iteration: u32) -> Value {
         Event::CallUnknown(unknown) => {
             json!({ "call": unknown.call, "tool": unknown.tool, "detail": unknown.detail })
         }
-        Event::LimitReached(reached) => json!({ "which": reached.which.as_str() }),
+        Event::LimitReached(reached) => json!({
+            "which": reached.which.as_str(), "estimated_tokens": reached.estimated_tokens,
+        }),
         Event::CancelRequested(requested) => json!({ "by": requested.by }),
         Event::RunCompleted(completed) => ended(
-            Some(completed.limit.map_or("answer", countersign::Limit::as_str)),
+            Some(completed.limit.map_or("answer", countersign::Limit::stop_reason)),
             completed.limit.is_some(),
-            completed.limit.map(countersign::Limit::as_str),
+            completed.limit.map(countersign::Limit::stop_reason),
             None,
         ),
         Event::RunFailed(failed) => ended(Some("error"), false, Some(failed.code.as_str()), None),

@@ -352,7 +352,14 @@ fn agent(config: &Config, configured: &crate::config::Agent) -> Agent {
         system_prompt,
         groups: GroupSetting::from_list(configured.tool_groups.0.iter().cloned()),
         skills,
-        limits: RunLimits { iterations_max: configured.max_iterations, tokens_max: configured.max_tokens },
+        limits: RunLimits {
+            iterations_max: configured.max_iterations,
+            tokens_max: configured.max_tokens,
+            working_ms_max: configured
+                .max_working_time
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            window_tokens: configured.context_window,
+        },
         approval_ttl: configured.approval_ttl,
         second_approver: configured.second_approver,
     }

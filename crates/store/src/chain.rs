@@ -64,7 +64,9 @@ impl Chain {
 
     /// The MAC of the row.
     pub(crate) fn row(&self, row: &RunRow, revision: u64, head: &Mac, erased_at: Option<Timestamp>) -> Mac {
-        let RunRow { id, state, agent, owner, unattended, iterations, usage, limit, failure, .. } = row;
+        let RunRow {
+            id, state, agent, owner, unattended, continues, iterations, usage, limit, failure, ..
+        } = row;
         let numbers = [
             revision,
             u64::from(*unattended),
@@ -92,9 +94,11 @@ impl Chain {
         ];
         fields.extend(numbers.iter().map(<[u8; 8]>::as_slice));
         fields.extend(times.iter().chain(&optionals).map(String::as_bytes));
-        // One field more, which no row had before there was erasure.
+        // Fields more, which no row had before there was erasure, and none before there were continuations. One
+        // is a time and the other an id, so neither can be taken for the other.
         let erased_at = erased_at.map(time::text);
         fields.extend(erased_at.iter().map(String::as_bytes));
+        fields.extend(continues.iter().map(|run| run.as_str().as_bytes()));
         mac(&self.0, "countersign/row/v1", &fields)
     }
 }

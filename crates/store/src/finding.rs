@@ -23,6 +23,8 @@ pub enum Finding {
     LogNewer { run: RunId, seq: u64, reason: String },
     /// A log opens, and no run can have it.
     LogIllegal { run: RunId, reason: String },
+    /// What a run continues is not there, or a run that has not ended could not go on with it.
+    NotContinuable { run: RunId, before: RunId, reason: &'static str },
     /// A run's row does not say what its log says.
     RunDiffers { run: RunId, column: &'static str },
     /// A pending's row cannot be read.
@@ -62,6 +64,9 @@ impl Finding {
                 format!("the log of run {run} cannot be read here: entry {seq}: {reason}")
             }
             Self::LogIllegal { run, reason } => format!("the log of run {run} makes no sense: {reason}"),
+            Self::NotContinuable { run, before, reason } => {
+                format!("run {run} continues run {before}, which {reason}")
+            }
             Self::RunDiffers { run, column } => {
                 format!("the row of run {run} does not say what its log says: {column}")
             }
@@ -120,6 +125,7 @@ impl Finding {
             | Self::RunUnreadable { .. }
             | Self::LogBroken { .. }
             | Self::LogIllegal { .. }
+            | Self::NotContinuable { .. }
             | Self::RunDiffers { .. }
             | Self::PendingUnreadable { .. }
             | Self::PendingMissing { .. }

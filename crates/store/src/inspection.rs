@@ -4,7 +4,8 @@
 //! at all the same (R2). Not here: reading the rows.
 
 use countersign::{
-    AgentName, Entry, PendingRecord, PendingRow, PendingStatus, Run, RunRow, StoreFault, UnreadableEvent,
+    AgentName, Entry, PendingRecord, PendingRow, PendingStatus, Run, RunId, RunRow, StoreFault,
+    UnreadableEvent,
 };
 use jiff::Timestamp;
 
@@ -80,6 +81,31 @@ pub(crate) fn log(
     Ok(None)
 }
 
+/// What a run continues, unless its log says something else.
+pub(crate) fn predecessor<'a>(record: &'a RunRecord, folded: Option<&Run>) -> Option<&'a RunId> {
+    let continues = record.row.continues.as_ref()?;
+    folded.is_none_or(|folded| folded.created().continues.as_ref() == Some(continues)).then_some(continues)
+}
+
+/// Whether a run can go on with what it continues, given the record of that one, if there is one (R10). A run that
+/// has ended need not.
+pub(crate) fn goes_on(
+    record: &RunRecord,
+    before: &RunId,
+    found: Option<Result<RunRecord, BadRow>>,
+    report: &mut Report,
+) {
+    let reason = match found {
+        None => "is not there",
+        Some(_) if record.row.state.is_end() => return,
+        Some(Err(_)) => "cannot be read",
+        Some(Ok(found)) if found.erased_at.is_some() => "was erased",
+        Some(Ok(found)) if !found.row.state.is_end() => "has not ended",
+        Some(Ok(_)) => return,
+    };
+    report.found(Finding::NotContinuable { run: record.row.id.clone(), before: before.clone(), reason });
+}
+
 /// Compares the rows of the inbox with what the log asked. Each has its name, which may be anything.
 pub(crate) fn inbox(
     record: &RunRecord,
@@ -135,12 +161,15 @@ fn derived(run: &Run, asked: &PendingRecord) -> PendingRow {
 
 /// The first column in which two rows of one run differ.
 fn difference(stored: &RunRow, derived: &RunRow) -> Option<&'static str> {
-    let RunRow { id: _, state, agent, owner, unattended, iterations, usage, limit, failure, .. } = derived;
-    let same: [(&'static str, bool); 11] = [
+    let RunRow {
+        id: _, state, agent, owner, unattended, continues, iterations, usage, limit, failure, ..
+    } = derived;
+    let same: [(&'static str, bool); 12] = [
         ("state", stored.state == *state),
         ("agent", stored.agent == *agent),
         ("owner", stored.owner == *owner),
         ("unattended", stored.unattended == *unattended),
+        ("continues", stored.continues == *continues),
         ("iterations", stored.iterations == *iterations),
         ("usage", stored.usage == *usage),
         ("limit_reached", stored.limit == *limit),

@@ -13,7 +13,7 @@
 use countersign::{
     Append, AppendError, CallFinished, CallResult, CallState, CallUnknown, Changes, Clearance, Closing,
     Detail, Event, LoadError, Log, PendingClosed, Question, Refusal, ResultKind, Run, RunId, Stage, Store,
-    StoreFault, Writer,
+    StoreFault, WorkBegan, Writer,
 };
 use jiff::Timestamp;
 
@@ -121,7 +121,7 @@ impl Restored {
                 self.voided += 1;
             } else if let Event::CallUnknown(_) = event {
                 self.unknown += 1;
-            } else {
+            } else if let Event::CallFinished(_) = event {
                 self.refused += 1;
             }
         }
@@ -133,6 +133,12 @@ fn harmless(id: &RunId, log: &Log, now: Timestamp) -> Option<(Vec<Event>, Change
     let before = Run::fold(id.clone(), &log.entries).ok()?;
     let mut run = before.clone();
     let mut events = Vec::new();
+    if run.is_worked_on() && [void, unknown, refused].iter().any(|look| !look(&run).is_empty()) {
+        // Nobody has worked on it since the backup was made (L5).
+        let began = Event::WorkBegan(WorkBegan {});
+        run = run.record(vec![began.clone()], now).ok()?.0;
+        events.push(began);
+    }
     // One after the other: each may settle what the next one would have been about.
     for look in [void, unknown, refused] {
         for event in look(&run) {

@@ -193,7 +193,7 @@ impl RunRecord {
     /// The columns that [`RunRecord::read`] needs.
     pub(crate) const COLUMNS: &'static str = "number, id, state, agent, owner, unattended, iterations, input_tokens, \
         output_tokens, cached_input_tokens, unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, \
-        revision, head, mac, key, lease_token, lease_until, erased_at";
+        revision, head, mac, key, lease_token, lease_until, erased_at, continues";
 
     /// Reads a row and checks its MAC.
     pub(crate) fn read(row: &dyn Row, root: &Root) -> Result<Self, BadRow> {
@@ -206,6 +206,10 @@ impl RunRecord {
                 agent: cells.name::<AgentName>("agent")?,
                 owner: cells.name::<Subject>("owner")?,
                 unattended: cells.flag("unattended")?,
+                continues: match cells.optional_text("continues")? {
+                    None => None,
+                    Some(_) => Some(cells.name::<RunId>("continues")?),
+                },
                 iterations: u32::try_from(cells.number("iterations")?)
                     .map_err(|error| cells.bad("iterations", error))?,
                 usage: Usage {

@@ -68,13 +68,15 @@ pub trait Upkeep: Store {
     /// [`StoreFault`].
     async fn rotation(&self) -> Result<Option<Rotation>, StoreFault>;
 
-    /// Removes the runs that ended before this moment; `dry`: only counts them.
+    /// Removes the runs that ended before this moment, but none that a run which stays continues (R10); `dry`: only
+    /// counts them.
     ///
     /// # Errors
     /// [`StoreFault`]. What was removed before stays removed.
     async fn purge(&self, ended_before: Timestamp, dry: bool) -> Result<Purged, StoreFault>;
 
-    /// Destroys the content of a run that has ended: its data key and everything sealed under it.
+    /// Destroys the content of a run that has ended, and of all that continue it: data keys and everything sealed
+    /// under them. All of it or nothing.
     ///
     /// # Errors
     /// [`EraseError`].
@@ -111,17 +113,21 @@ pub struct Purged {
     pub pendings: u64,
     /// Runs whose time would have come, and which cannot be read. They are kept.
     pub unreadable: u64,
+    /// Runs whose time would have come, and which a run that is kept continues. They are kept.
+    pub continued: u64,
     /// Whether the bytes are gone from the disk too ([`Upkeep::lingering`]).
     pub scrubbed: bool,
 }
 
 /// The content of a run is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Erased {
     /// When it was erased; earlier than now if somebody had done so before.
     pub at: Timestamp,
-    /// The events whose content was destroyed in this call.
+    /// The events whose content was destroyed in this call, those of continuations included.
     pub events: u64,
+    /// The runs that continue it, and are erased with it.
+    pub continuations: Vec<RunId>,
     /// Whether the bytes are gone from the disk too ([`Upkeep::lingering`]).
     pub scrubbed: bool,
 }
@@ -136,6 +142,9 @@ pub enum EraseError {
     /// It has not ended.
     #[error("the run is {}: cancel it first, then erase it", .0.as_str())]
     NotEnded(RunState),
+    /// A run that continues it has not ended, and could not go on without it.
+    #[error("run {0} continues it and has not ended: cancel that one first, then erase this one")]
+    Continued(RunId),
     /// Its row cannot be trusted, so nothing may be stored under its MAC.
     #[error("run {run} cannot be read: {reason}")]
     Unreadable {

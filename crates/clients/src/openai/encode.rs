@@ -70,6 +70,7 @@ impl Encoder {
                 InputRole::Assistant => self.plain("assistant", &input.text),
             },
             Message::Reply(reply) => self.reply(reply),
+            Message::LeftOut(reply) => _ = self.ids.assign(reply),
             Message::Result { call, content, is_error } => {
                 let prefix = if *is_error { "Error: " } else { "" };
                 let open = self.awaited.iter_mut().find(|open| open.call == **call && open.content.is_none());

@@ -43,21 +43,21 @@ impl Run {
         }
         if let Some(reply) = &self.last_reply {
             return Step::Record(vec![match reply.finish {
-                Finish::Length => Event::LimitReached(LimitReached { which: Limit::CutOff }),
+                Finish::Length => Event::LimitReached(LimitReached::of(Limit::CutOff)),
                 Finish::Stop | Finish::Other => Event::RunCompleted(RunCompleted { limit: None }),
             }]);
         }
         match self.limit_in_the_way() {
-            Some(which) => Step::Record(vec![Event::LimitReached(LimitReached { which })]),
+            Some(which) => reached(which),
             None => failed(FailCode::Model(self.last_failure.unwrap_or(ModelFailCode::Unreachable))),
         }
     }
 
     fn next_in_turn(&self, turn: &Turn) -> Step {
         if turn.is_fresh()
-            && let Some(which) = self.created.limits.reached(self.iterations, self.usage)
+            && let Some(which) = self.created.limits.reached(self.iterations, self.usage, self.worked)
         {
-            return Step::Record(vec![Event::LimitReached(LimitReached { which })]);
+            return reached(which);
         }
         let ids = |wanted: fn(&Stage) -> bool| -> Vec<CallId> {
             turn.calls().filter(|state| wanted(state.stage)).map(|state| state.call.id.clone()).collect()
@@ -81,6 +81,9 @@ impl Run {
         let running = ids(|stage| matches!(stage, Stage::Running(_)));
         if !running.is_empty() {
             return Step::Execute(running);
+        }
+        if self.created.limits.working_time_left(self.worked).is_some_and(|left| left.is_zero()) {
+            return reached(Limit::WorkingTime);
         }
         if let Some(call) = ids(|stage| *stage == Stage::AwaitingInput).into_iter().next() {
             return Step::OpenInput(call);
@@ -135,13 +138,23 @@ impl Run {
             && self.open_pending().is_none();
         let closing = match self.limit {
             Some(Limit::MaxIterations) => true,
-            Some(Limit::BudgetExhausted | Limit::RepeatedDenials | Limit::CutOff) => return None,
+            Some(
+                Limit::BudgetExhausted
+                | Limit::WorkingTime
+                | Limit::ContextExhausted
+                | Limit::RepeatedDenials
+                | Limit::CutOff,
+            ) => return None,
             None => false,
         };
         if !idle || self.last_reply.is_some() || (!closing && self.limit_in_the_way().is_some()) {
             return None;
         }
-        self.created.models.get(self.failed_models).map(|model| Ask { model: model.clone(), closing })
+        self.created.models.get(self.failed_models).map(|model| Ask {
+            model: model.clone(),
+            closing,
+            fallback: self.failed_models > 0,
+        })
     }
 
     /// The limit that ends the run before another model call.
@@ -151,7 +164,7 @@ impl Run {
         } else if self.cut_offs >= CUT_OFF_MAX {
             Some(Limit::CutOff)
         } else {
-            self.created.limits.reached(self.iterations, self.usage)
+            self.created.limits.reached(self.iterations, self.usage, self.worked)
         }
     }
 
@@ -174,6 +187,10 @@ impl Run {
         }
         Ok(events)
     }
+}
+
+fn reached(which: Limit) -> Step {
+    Step::Record(vec![Event::LimitReached(LimitReached::of(which))])
 }
 
 fn failed(code: FailCode) -> Step {

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::decision::{CallVerdict, Decided, Form, VerdictWord};
-use crate::event::{CallStarted, Clearance, Event, FailCode, LimitReached, ModelFailCode, RunCompleted};
+use crate::event::{
+    CallStarted, Clearance, ContextFitted, Event, FailCode, LimitReached, ModelFailCode, RunCompleted,
+};
 use crate::limits::Limit;
-use crate::message::{Finish, Reply, Usage};
+use crate::message::{Finish, Opaque, Reply, Usage};
 use crate::name::{CallId, ModelRef, PendingId, Subject};
 use crate::pending::{Closing, HeldCall, Outlook, Pending, PendingStatus, Question};
 use crate::result::{CallResult, Refusal, ResultKind};
@@ -20,6 +22,25 @@ use crate::tool::Effect;
 use super::{Bar, End, PendingRecord, Run, Running, Stage, Step, Turn};
 
 impl Run {
+    pub(super) fn take_beginning(&self) -> Result<(), &'static str> {
+        if self.created.limits.working_ms_max.is_none() || self.open_pending().is_some() {
+            return Err("its working time is not counted, or it waits for a person");
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_fit(&mut self, fitted: &ContextFitted) -> Result<(), &'static str> {
+        if self.created.limits.window_tokens.is_none() || self.awaited_model().is_none_or(|ask| ask.fallback)
+        {
+            return Err("no request is being made, or it was made before");
+        }
+        if fitted.left_out <= self.left_out {
+            return Err("what was left out stays out, and nothing is added to it");
+        }
+        self.left_out = fitted.left_out;
+        Ok(())
+    }
+
     pub(super) fn take_reply(&mut self, reply: &Arc<Reply>, closing: bool) -> Result<(), &'static str> {
         if self.awaited_model().is_none_or(|ask| ask.closing != closing) {
             return Err("no model was asked for this");
@@ -35,7 +56,7 @@ impl Run {
         self.failed_models = 0;
         self.last_failure = None;
         if closing || reply.calls.is_empty() {
-            self.last_reply = Some(Arc::clone(reply));
+            self.last_reply = Some(without_calls(reply));
         }
         if closing {
             return Ok(());
@@ -332,15 +353,46 @@ impl Run {
         Ok(())
     }
 
-    pub(super) fn take_limit(&mut self, limit: Limit) -> Result<(), &'static str> {
-        if !self.owes(&Event::LimitReached(LimitReached { which: limit })) {
+    pub(super) fn take_limit(&mut self, limit: Limit, at: Timestamp) -> Result<(), &'static str> {
+        let reached = match limit {
+            Limit::MaxIterations | Limit::BudgetExhausted | Limit::RepeatedDenials | Limit::CutOff => {
+                self.owes(&Event::LimitReached(LimitReached::of(limit)))
+            }
+            Limit::WorkingTime => {
+                self.owes(&Event::LimitReached(LimitReached::of(limit))) || self.may_stop_for_time(at)
+            }
+            // Whether a request fits depends on what is offered in it, which the log does not hold.
+            Limit::ContextExhausted => {
+                self.created.limits.window_tokens.is_some()
+                    && self.awaited_model().is_some_and(|ask| !ask.fallback)
+            }
+        };
+        if !reached {
             return Err("this limit was not reached");
         }
-        if let Some(turn) = &mut self.turn {
-            turn.stages.fill(Stage::Barred(Bar::Limit(limit)));
+        for stage in self.turn.iter_mut().flat_map(|turn| &mut turn.stages) {
+            if !matches!(stage, Stage::Finished(_) | Stage::Barred(_)) {
+                *stage = Stage::Barred(Bar::Limit(limit));
+            }
         }
         self.limit = Some(limit);
         Ok(())
+    }
+
+    /// Whether the working time is used up at this moment, and nothing is in flight.
+    pub fn may_stop_for_time(&self, at: Timestamp) -> bool {
+        let in_flight = self.turn.iter().flat_map(|turn| &turn.stages).any(|stage| match stage {
+            Stage::Running(_) | Stage::Unknown { .. } => true,
+            Stage::Proposed
+            | Stage::Held
+            | Stage::AwaitingInput
+            | Stage::Cleared(_)
+            | Stage::Barred(_)
+            | Stage::Finished(_) => false,
+        });
+        self.working_time_left(at).is_some_and(|left| left.is_zero())
+            && matches!(self.limit, None | Some(Limit::MaxIterations))
+            && !(in_flight || self.given_up || self.cancel.is_some() || self.last_reply.is_some())
     }
 
     pub(super) fn take_completion(
@@ -418,6 +470,14 @@ impl Run {
     }
 }
 
+/// An answer whose calls are dropped (L1) is not what the provider sent any more: it is plain words.
+fn without_calls(reply: &Arc<Reply>) -> Arc<Reply> {
+    if reply.calls.is_empty() {
+        return Arc::clone(reply);
+    }
+    Arc::new(Reply { calls: Vec::new(), opaque: Opaque::default(), ..(**reply).clone() })
+}
+
 /// What becomes of a held call that is not itself denied once its turn is released.
 fn released_stage(held: &HeldCall) -> Stage {
     match &held.outlook {
@@ -457,6 +517,8 @@ pub(super) fn touched_pendings(event: &Event) -> Vec<PendingId> {
         Event::PendingClosed(closed) => vec![closed.pending.clone()],
         Event::RunCreated(_)
         | Event::GateDenied(_)
+        | Event::WorkBegan(_)
+        | Event::ContextFitted(_)
         | Event::ModelReplied(_)
         | Event::ModelFailed(_)
         | Event::PendingRefused(_)

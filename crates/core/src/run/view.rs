@@ -1,18 +1,18 @@
-//! What can be seen of a run: its facts, its conversation, its rows.
+//! What can be seen of a run: its facts, its rows.
 //!
-//! Not here: anything that changes it.
+//! Not here: anything that changes it, its conversation (`transcript`).
 
-use std::borrow::Cow;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::event::Created;
-use crate::message::{Message, Usage};
+use crate::message::Usage;
 use crate::name::{CallId, PendingId, RunId};
 use crate::pending::{HeldCall, PendingStatus, Question};
 use crate::summary::{PendingRow, RunRow, RunState};
 
-use super::{CallState, End, PendingRecord, Run, Stage, Turn};
+use super::{End, PendingRecord, Run, Turn, between};
 
 impl Run {
     /// Its id.
@@ -48,6 +48,22 @@ impl Run {
     /// Tokens so far, failed attempts included.
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// How long it has been worked on, as far as its log says. Counted only where there is a budget of it (L5).
+    pub fn worked(&self) -> Duration {
+        self.worked
+    }
+
+    /// Whether its working time counts at this moment: somebody took it up, and it has not stopped since.
+    pub fn is_worked_on(&self) -> bool {
+        self.working_since.is_some()
+    }
+
+    /// What is left at this moment of its budget of working time; `None`: it has none, or nobody works on it.
+    pub fn working_time_left(&self, now: Timestamp) -> Option<Duration> {
+        let since = self.working_since?;
+        self.created.limits.working_time_left(self.worked.saturating_add(between(since, now)))
     }
 
     /// How many workers it has lost in the middle of a call.
@@ -120,51 +136,6 @@ impl Run {
         self.denied.contains(&(tool.to_owned(), canonical_arguments.to_owned()))
     }
 
-    /// The conversation so far: every call answered once, in order (L3).
-    pub fn transcript(&self) -> impl Iterator<Item = Message<'_>> {
-        let head = self.created.system_prompt.as_deref().map(Message::System).into_iter();
-        let input = self.created.input.iter().map(Message::Input);
-        head.chain(input).chain(self.transcript_after(0))
-    }
-
-    /// What the finished turns say, without the first `turns` of them. Costs nothing for those.
-    pub fn transcript_after(&self, turns: usize) -> impl Iterator<Item = Message<'_>> {
-        (turns..self.history.len()).filter_map(|number| self.history.get(number)).flat_map(|turn| {
-            std::iter::once(Message::Reply(&turn.reply))
-                .chain(turn.calls().map(|state| self.answer(turn, state)))
-        })
-    }
-
-    fn answer<'a>(&'a self, turn: &Turn, state: CallState<'a>) -> Message<'a> {
-        let (content, is_error) = match state.stage {
-            Stage::Finished(result) => (Cow::Borrowed(result.content.as_str()), result.is_error()),
-            Stage::Proposed
-            | Stage::Held
-            | Stage::AwaitingInput
-            | Stage::Cleared(_)
-            | Stage::Barred(_)
-            | Stage::Running(_)
-            | Stage::Unknown { .. } => (Cow::Borrowed("The outcome of this call is not known."), true),
-        };
-        let edited = self.pendings.iter().rev().find(|record| {
-            record.pending.turn == turn.number
-                && record.decided.is_some()
-                && !record.pending.editors.is_empty()
-        });
-        let changed = edited
-            .and_then(|record| record.pending.call(&state.call.id))
-            .filter(|held| held.original_arguments.is_some())
-            .and_then(|held| held.arguments.as_ref());
-        let content = match changed {
-            Some(arguments) => Cow::Owned(format!(
-                "[A person changed the arguments of this call to {}]\n{content}",
-                arguments.canonical()
-            )),
-            None => content,
-        };
-        Message::Result { call: &state.call.id, content, is_error }
-    }
-
     /// Where it stands, in one word.
     pub fn state(&self) -> RunState {
         match (&self.end, self.open_pending().map(|record| &record.pending.question)) {
@@ -192,6 +163,7 @@ impl Run {
             agent: self.created.agent.clone(),
             owner: self.created.owner.clone(),
             unattended: self.created.unattended,
+            continues: self.created.continues.clone(),
             iterations: self.iterations,
             usage: self.usage,
             limit,

@@ -59,7 +59,11 @@ impl Auditor {
         demand!(!self.ended || matches!(entry.event, Event::PendingRefused(_)), "something after the end");
         match &entry.event {
             Event::RunCreated(created) => self.unattended = created.unattended,
-            Event::GateDenied(_) | Event::PendingRefused(_) | Event::ModelFailed(_) => {}
+            Event::GateDenied(_)
+            | Event::PendingRefused(_)
+            | Event::ModelFailed(_)
+            | Event::WorkBegan(_)
+            | Event::ContextFitted(_) => {}
             Event::ModelReplied(replied) => self.replied(replied)?,
             Event::PendingOpened(pending) => {
                 demand!(self.question.is_none(), "two questions at once");

@@ -48,7 +48,7 @@ fn summary(run: &Run) -> String {
     )
 }
 
-const LOGS: [(&str, &str, &str); 10] = [
+const LOGS: [(&str, &str, &str); 11] = [
     (
         "approved",
         include_str!("../logs/v1-approved.jsonl"),
@@ -94,6 +94,7 @@ const LOGS: [(&str, &str, &str); 10] = [
         include_str!("../logs/v1-limits.jsonl"),
         "completed max_iterations i2 t11 [a:refused b:not_run] [] as far as it goes",
     ),
+    ("fitted", include_str!("../logs/v1-fitted.jsonl"), "completed working_time i2 t4 [a:ok b:not_run] [] "),
     (
         "cancelled",
         include_str!("../logs/v1-cancelled.jsonl"),
@@ -124,7 +125,7 @@ fn rule_r2_the_stored_form_of_version_1_is_frozen() {
 fn rule_r2_all_kinds_of_events_occur_in_the_old_logs() {
     let kinds: std::collections::BTreeSet<&str> =
         LOGS.iter().flat_map(|(_, log, _)| read(log)).map(|entry| entry.event.kind()).collect();
-    assert_eq!(kinds.len(), 17, "{kinds:?}");
+    assert_eq!(kinds.len(), 19, "{kinds:?}");
 }
 
 #[test]

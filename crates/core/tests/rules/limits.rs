@@ -7,7 +7,10 @@ use crate::world::*;
 use ResultKind::{NotRun, Ok as Fine, Refused};
 
 fn limited(iterations_max: u32, tokens_max: Option<u64>) -> Story {
-    Story::of(Created { limits: RunLimits { iterations_max, tokens_max }, ..created() })
+    Story::of(Created {
+        limits: RunLimits { tokens_max, ..RunLimits::iterations(iterations_max) },
+        ..created()
+    })
 }
 
 fn closing(reply: Reply) -> Event {
@@ -282,8 +285,19 @@ fn rule_a14_rule_l8_a_denied_edit_counts_for_what_the_model_said() {
 
 #[test]
 fn rule_l10_every_limit_has_its_word_and_its_sentences() {
-    let all = [Limit::MaxIterations, Limit::BudgetExhausted, Limit::RepeatedDenials, Limit::CutOff];
-    assert_eq!(all.map(Limit::as_str), ["max_iterations", "budget_exhausted", "repeated_denials", "cut_off"]);
+    let all = [
+        (Limit::MaxIterations, "max_iterations", "max_iterations"),
+        (Limit::BudgetExhausted, "budget_exhausted", "budget_exhausted"),
+        (Limit::WorkingTime, "working_time", "budget_exhausted"),
+        (Limit::ContextExhausted, "context_exhausted", "context_exhausted"),
+        (Limit::RepeatedDenials, "repeated_denials", "repeated_denials"),
+        (Limit::CutOff, "cut_off", "cut_off"),
+    ];
+    assert!(
+        all.iter().all(|(limit, word, reason)| (limit.as_str(), limit.stop_reason()) == (*word, *reason))
+    );
+    let all = all.map(|(limit, ..)| limit);
+    assert_ne!(Limit::BudgetExhausted.sentence(), Limit::WorkingTime.sentence(), "it says which budget");
     assert!(
         all.iter().all(|limit| !limit.sentence().is_empty() && limit.call_sentence().starts_with("Not run"))
     );

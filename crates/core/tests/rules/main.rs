@@ -40,6 +40,10 @@ mod turn;
 #[cfg(test)]
 mod walk;
 #[cfg(test)]
+mod window;
+#[cfg(test)]
 mod words;
+#[cfg(test)]
+mod working_time;
 #[cfg(test)]
 mod world;

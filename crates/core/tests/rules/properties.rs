@@ -78,7 +78,7 @@ fn answered_once_and_in_order(run: &Run) -> Result<(), TestCaseError> {
                 prop_assert_eq!(owed.pop(), Some(call));
                 prop_assert!(!content.is_empty());
             }
-            Message::System(_) | Message::Input(_) => prop_assert!(owed.is_empty()),
+            Message::System(_) | Message::Input(_) | Message::LeftOut(_) => prop_assert!(owed.is_empty()),
         }
     }
     prop_assert!(owed.is_empty());
@@ -177,8 +177,8 @@ proptest! {
 #[test]
 fn the_walks_reach_deep_states() {
     let mut seed = 7_u64;
-    let mut reached = [0_u32; 10];
-    for _ in 0..1500 {
+    let mut reached = [0_u32; 12];
+    for _ in 0..2500 {
         let tape: Vec<u16> = (0..200)
             .map(|_| {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -204,6 +204,8 @@ fn the_walks_reach_deep_states() {
             has("limit.reached"),
             has("run.cancelled"),
             run.history().count() > 3,
+            has("context.fitted"),
+            run.row().limit == Some(Limit::WorkingTime),
         ];
         for (count, fact) in reached.iter_mut().zip(facts) {
             *count += u32::from(fact);

@@ -150,6 +150,7 @@ fn rule_l6_the_conversation_begins_with_its_head() {
             Message::System(_) => "system",
             Message::Input(_) => "input",
             Message::Reply(_) => "reply",
+            Message::LeftOut(_) => "left out",
             Message::Result { is_error: false, .. } => "result",
             Message::Result { is_error: true, .. } => "error",
         })

@@ -55,8 +55,12 @@ const TOOLS: [&str; 9] = [
 impl<'a> Walk<'a> {
     pub(crate) fn new(tape: &'a [u16]) -> Self {
         let mut tape = Tape(tape.iter());
-        let limits =
-            RunLimits { iterations_max: tape.of(&[20, 2, 3]), tokens_max: tape.of(&[None, None, Some(9)]) };
+        let limits = RunLimits {
+            tokens_max: tape.of(&[None, None, Some(9)]),
+            working_ms_max: tape.of(&[None, None, Some(5_000)]),
+            window_tokens: tape.of(&[None, None, None, Some(600)]),
+            ..RunLimits::iterations(tape.of(&[20, 2, 3]))
+        };
         let (unattended, second_approver) = (tape.rarely(5), tape.rarely(4));
         let created = Created { limits, unattended, second_approver, ..created() };
         Self { story: Story::of(created), tape, names: 0 }
@@ -78,9 +82,24 @@ impl<'a> Walk<'a> {
 
     /// What somebody does about what is owed next. Empty: nobody does anything.
     pub(crate) fn owed(&mut self, worker: Worker) -> Vec<Event> {
-        match self.run().next() {
+        let (step, run) = (self.run().next(), self.run());
+        if !matches!(step, Step::Park(_) | Step::Ended | Step::Record(_)) {
+            let counts = run.created().limits.working_ms_max.is_some();
+            if counts && (!run.is_worked_on() || self.tape.rarely(10)) {
+                return vec![Event::WorkBegan(WorkBegan {})];
+            }
+            if self.run().may_stop_for_time(at(self.story.now)) {
+                return vec![limit(Limit::WorkingTime)];
+            }
+        }
+        match step {
             Step::Record(events) => events,
-            Step::AskModel(ask) => vec![self.model(&ask)],
+            Step::AskModel(ask) if ask.fallback => vec![self.model(&ask)],
+            Step::AskModel(ask) => match Transcript::new(&[], self.run()).fitted(0) {
+                Ok(Some(fitted)) => vec![Event::ContextFitted(fitted)],
+                Ok(None) => vec![self.model(&ask)],
+                Err(Exhausted { .. }) => vec![limit(Limit::ContextExhausted)],
+            },
             Step::Judge => self.judge(),
             Step::OpenInput(call) => {
                 vec![self.open(Question::Input { call, schema: date_schema(), message: String::new() })]
@@ -330,6 +349,8 @@ impl<'a> Walk<'a> {
             6 => limit(self.tape.of(&[
                 Limit::MaxIterations,
                 Limit::BudgetExhausted,
+                Limit::WorkingTime,
+                Limit::ContextExhausted,
                 Limit::RepeatedDenials,
                 Limit::CutOff,
             ])),
@@ -341,7 +362,7 @@ impl<'a> Walk<'a> {
                 let status = self.tape.of(&[Closing::Expired, Closing::Void, Closing::Withdrawn]);
                 Event::PendingClosed(PendingClosed { pending, status, by: None })
             }
-            12 => self.model(&Ask { model: created().models[1].clone(), closing: true }),
+            12 => self.model(&Ask { model: created().models[1].clone(), closing: true, fallback: true }),
             // What would be right at another time: a start out of order, and one more start of what has begun.
             14 | 15 => {
                 let calls = self.run().turn().into_iter().flat_map(Turn::calls);
@@ -358,7 +379,8 @@ impl<'a> Walk<'a> {
                     |start| Event::CallStarted(CallStarted { attempt: start.attempt + 1, ..start }),
                 )
             }
-            13 => self.model(&Ask { model: created().models[0].clone(), closing: false }),
+            18 => Event::WorkBegan(WorkBegan {}),
+            13 => self.model(&Ask { model: created().models[0].clone(), closing: false, fallback: false }),
             _ => {
                 use VerdictWord::{Answer, Approve, Deny, DidNotHappen, GiveUp, Happened, Mixed};
                 let verdict = self.tape.of(&[Approve, Deny, Mixed, Answer, Happened, DidNotHappen, GiveUp]);

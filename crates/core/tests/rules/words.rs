@@ -1,5 +1,7 @@
 //! The words of the contract: what is stored, shown and read back.
 
+use std::time::Duration;
+
 use countersign_core::*;
 
 use crate::world::*;
@@ -127,8 +129,8 @@ fn rule_l5_usage_does_not_wrap_around() {
     let much = usage(u64::MAX, 1, 0);
     assert_eq!(much.plus(much), usage(u64::MAX, 2, 0));
     assert_eq!(much.total_tokens(), u64::MAX);
-    let limits = RunLimits { iterations_max: 5, tokens_max: Some(u64::MAX) };
-    assert_eq!(limits.reached(0, much), Some(Limit::BudgetExhausted));
-    assert_eq!(limits.reached(5, usage(1, 1, 0)), Some(Limit::MaxIterations));
-    assert_eq!(limits.reached(4, usage(1, 1, 0)), None);
+    let limits = RunLimits { tokens_max: Some(u64::MAX), ..RunLimits::iterations(5) };
+    assert_eq!(limits.reached(0, much, Duration::ZERO), Some(Limit::BudgetExhausted));
+    assert_eq!(limits.reached(5, usage(1, 1, 0), Duration::ZERO), Some(Limit::MaxIterations));
+    assert_eq!(limits.reached(4, usage(1, 1, 0), Duration::ZERO), None);
 }

@@ -100,9 +100,10 @@ pub(crate) fn created() -> Created {
         models: vec![ModelRef::parse("p/m").unwrap(), ModelRef::parse("q/n").unwrap()],
         system_prompt: Some("You look after the pages.".to_owned()),
         input: vec![InputMessage { role: InputRole::User, text: "tidy up".to_owned() }],
-        limits: RunLimits { iterations_max: 20, tokens_max: None },
+        limits: RunLimits::iterations(20),
         approval_ttl_s: None,
         second_approver: false,
+        continues: None,
         skills: Vec::new(),
     }
 }
@@ -405,7 +406,7 @@ pub(crate) fn cancel(by: &str) -> Event {
 }
 
 pub(crate) fn limit(which: Limit) -> Event {
-    Event::LimitReached(LimitReached { which })
+    Event::LimitReached(LimitReached::of(which))
 }
 
 pub(crate) fn failed(code: FailCode) -> Event {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use countersign_core::{Entry, Event, PendingStatus, Principal, Run, RunState, Switch, ToolName, Usage};
+use countersign_core::{
+    Deadline, Entry, Event, PendingStatus, Principal, Run, RunState, Switch, ToolName, Usage,
+};
 use tokio::task::JoinSet;
 
 use super::sample::*;
@@ -104,6 +106,38 @@ pub async fn changes_of_another_run_are_refused<H: Harness>() {
         assert_eq!(done(store.load(run.id()).await).revision(), Revision(1));
         assert_eq!(done(store.run(run.id(), at(3)).await).row, run.row());
     }
+}
+
+pub async fn rule_r10_a_continuation_refers_to_a_run_that_has_ended<H: Harness>() {
+    let harness = H::fresh().await;
+    let store = harness.store();
+    let (active, waiting) =
+        (start(&*store, 1).await, start_waiting(&*store, 2, "default", "alice", Deadline::Never).await);
+    let (nobody, _) = done(Run::create(run_id(3), created("default", "alice"), Vec::new(), at(3)));
+    for before in [&active, &waiting, &nobody] {
+        let refused = continuation(&*store, 4, before).await;
+        assert!(
+            matches!(&refused, Err(CreateError::NotContinuable(run)) if run == before.id()),
+            "{refused:?}"
+        );
+    }
+    assert!(matches!(store.run(&run_id(4), at(5)).await, Err(LoadError::NotFound(_))), "nothing is stored");
+
+    let over = go_on(&*store, &active, vec![words("done"), completion()], at(5)).await;
+    let run = done(continuation(&*store, 4, &over).await);
+    assert_eq!(run.row().continues.as_ref(), Some(over.id()));
+    assert_eq!(done(store.run(run.id(), at(6)).await).row, run.row());
+    let next = go_on(&*store, &run, vec![words("done"), completion()], at(7)).await;
+    done(continuation(&*store, 5, &next).await);
+    drop(store);
+    let harness = harness.reopened().await;
+    assert_eq!(done(harness.store().run(next.id(), at(8)).await).row, next.row());
+
+    harness.damage(Damage::Run(over.id().clone())).await;
+    assert!(
+        matches!(continuation(&*harness.store(), 6, &over).await, Err(CreateError::NotContinuable(_))),
+        "what cannot be trusted is not gone on with"
+    );
 }
 
 pub async fn rule_r1_a_second_writer_at_the_same_revision_loses<H: Harness>() {

@@ -9,7 +9,7 @@ use countersign_core::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::done;
-use crate::store::{Append, Revision, Store, Writer};
+use crate::store::{Append, CreateError, Revision, Store, Writer};
 
 /// A moment, in seconds and some nanoseconds after the beginning.
 pub fn at(seconds: i64) -> Timestamp {
@@ -46,9 +46,10 @@ pub fn created(agent_name: &str, owner: &str) -> Created {
         models: vec![done(ModelRef::parse("stub/scripted"))],
         system_prompt: Some("You look after the pages.".to_owned()),
         input: vec![InputMessage { role: InputRole::User, text: "Drop page 7".to_owned() }],
-        limits: RunLimits { iterations_max: 1000, tokens_max: None },
+        limits: RunLimits::iterations(1000),
         approval_ttl_s: None,
         second_approver: false,
+        continues: None,
         skills: Vec::new(),
     }
 }
@@ -63,6 +64,16 @@ pub async fn start_as(store: &dyn Store, number: u8, agent: &str, owner: &str) -
         done(Run::create(run_id(number), created(agent, owner), Vec::new(), at(i64::from(number))));
     done(store.create(changes).await);
     run
+}
+
+/// Stores a new run of alice's that continues another.
+///
+/// # Errors
+/// What the store says.
+pub async fn continuation(store: &dyn Store, number: u8, before: &Run) -> Result<Run, CreateError> {
+    let created = Created { continues: Some(before.id().clone()), ..created("default", "alice") };
+    let (run, changes) = done(Run::create(run_id(number), created, Vec::new(), at(i64::from(number))));
+    store.create(changes).await.map(|()| run)
 }
 
 /// Appends as anybody, and expects it to be stored.

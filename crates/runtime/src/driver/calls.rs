@@ -132,7 +132,9 @@ impl Driver {
             running.deadline,
         );
         let tool = Arc::clone(&registered.tool);
-        let timeout = tool.timeout();
+        // A read has no more time than its run has left (L5); a write is awaited.
+        let left = run.working_time_left(self.now()).filter(|_| !running.effect.writes());
+        let timeout = left.map_or(tool.timeout(), |left| left.min(tool.timeout()));
         flights.send(
             id.clone(),
             &*self.parts.clock,

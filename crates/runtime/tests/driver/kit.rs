@@ -97,7 +97,7 @@ impl Bed {
                 system_prompt: Some("You look after the pages.".to_owned()),
                 groups: GroupSetting::Unrestricted,
                 skills: Vec::new(),
-                limits: RunLimits { iterations_max: 20, tokens_max: None },
+                limits: RunLimits::iterations(20),
                 approval_ttl: None,
                 second_approver: false,
             },
@@ -230,6 +230,8 @@ pub(crate) fn request() -> RunRequest {
         tools: ToolRequest::AllEnabled,
         model: None,
         max_iterations: None,
+        max_working_time: None,
+        continue_from: None,
         owner: alice(),
         starter: alice(),
     }

@@ -11,6 +11,7 @@ mod kit;
 
 mod arguments;
 mod cancelling;
+mod continuing;
 mod decisions;
 mod edits;
 mod failures;
@@ -28,3 +29,5 @@ mod settling;
 mod starting;
 mod unattended;
 mod watching;
+mod window;
+mod working_time;

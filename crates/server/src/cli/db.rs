@@ -147,7 +147,8 @@ async fn purged(session: &Session, purge: Purge) -> Result<Exit, Failure> {
     if purge.json {
         show::out(&escape::json(&json!({
             "ended_before": before, "dry_run": purge.dry_run, "runs": done.runs, "events": done.events,
-            "pendings": done.pendings, "unreadable": done.unreadable, "scrubbed": done.scrubbed,
+            "pendings": done.pendings, "unreadable": done.unreadable, "continued": done.continued,
+            "scrubbed": done.scrubbed,
         })));
         return Ok(Exit::Done);
     }
@@ -160,6 +161,9 @@ async fn purged(session: &Session, purge: Purge) -> Result<Exit, Failure> {
     ));
     if done.unreadable > 0 {
         show::out(&format!("{} more cannot be read and stay: `db doctor` says why.", done.unreadable));
+    }
+    if done.continued > 0 {
+        show::out(&format!("{} more stay, because runs that stay continue them.", done.continued));
     }
     if !purge.dry_run && done.runs > 0 && !done.scrubbed {
         show::out(session.setup.store.lingering());

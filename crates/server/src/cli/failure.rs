@@ -154,7 +154,14 @@ impl From<StartError> for Failure {
         if let StartError::Store(fault) = &error {
             return Self::store("the run could not be stored, so nothing was started", fault);
         }
-        let next = if matches!(error, StartError::UnknownAgent(_)) {
+        if let StartError::NoSuchRun(run) = &error {
+            return Self::load(&LoadError::NotFound(run.clone()));
+        }
+        let next = if let StartError::RunNotEnded(run) = &error {
+            &format!("; wait for it, or end it with `runs cancel {run}`")
+        } else if matches!(error, StartError::NotContinuable { .. }) {
+            "; start a new run without --continue, and say in it what is needed"
+        } else if matches!(error, StartError::UnknownAgent(_)) {
             "; add it to the configuration, or name another"
         } else if matches!(error, StartError::UnknownModel(_)) {
             ": its provider is unknown; add a table [providers.NAME] to the configuration, or name another model"

@@ -1,7 +1,9 @@
 //! `countersign run`.
 
 use clap::Args;
-use countersign::{AgentName, InputMessage, InputRole, Mode, ModelRef, RunRequest, Subject, ToolRequest};
+use countersign::{
+    AgentName, InputMessage, InputRole, Mode, ModelRef, RunId, RunRequest, Subject, ToolRequest,
+};
 
 use crate::config::Kind;
 use crate::setup::Setup;
@@ -11,14 +13,17 @@ use crate::{at_hand, escape, show};
 use super::follow::{Follow, Manner, head, tell_denied};
 use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
-use super::{Exit, Failure, agent_name, subject};
+use super::{Exit, Failure, agent_name, run_id, subject};
 
 /// What a run is started with.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Which agent of the configuration
-    #[arg(long, default_value = "default", value_name = "A", value_parser = agent_name)]
-    agent: AgentName,
+    /// Which agent of the configuration [default: default, or that of the run that is continued]
+    #[arg(long, value_name = "A", value_parser = agent_name)]
+    agent: Option<AgentName>,
+    /// Go on with the conversation of a run of yours that has ended
+    #[arg(long = "continue", value_name = "ID", value_parser = run_id)]
+    continue_from: Option<RunId>,
     /// Another model than the agent's, as PROVIDER/MODEL; or just demo
     #[arg(long, value_name = "P/M")]
     model: Option<String>,
@@ -51,21 +56,29 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     Setup::check_skills(&invocation.configuration()?)?;
     let session = Session::open_for_a_run(invocation, arguments.acting.as_ref()).await?;
     let setup = &session.setup;
+    let agent = match (arguments.agent, &arguments.continue_from) {
+        (Some(agent), _) => agent,
+        (None, Some(before)) => {
+            let before = setup.without_tools().predecessor(before, &session.actor.subject).await?;
+            before.created().agent.clone()
+        }
+        (None, None) => agent_name("default").map_err(Failure::usage)?,
+    };
     let served = match &named {
         Some(named) => Some(named.clone()),
-        None => setup.model_of(&arguments.agent)?,
+        None => setup.model_of(&agent)?,
     };
     if served.as_ref().is_some_and(|model| setup.is_tour(model)) {
         setup.remake_tour()?;
     }
     let runtime = setup.runtime(served.as_ref())?;
-    let chain: Vec<ModelRef> = match (&named, runtime.parts().agents.find(&arguments.agent)) {
+    let chain: Vec<ModelRef> = match (&named, runtime.parts().agents.find(&agent)) {
         (Some(named), _) => vec![named.clone()],
         (None, Some(agent)) => agent.models.clone(),
         (None, None) => Vec::new(),
     };
     let request = RunRequest {
-        agent: arguments.agent,
+        agent,
         input: vec![InputMessage { role: InputRole::User, text: arguments.task }],
         tools: match (arguments.tools, arguments.no_tools) {
             (_, true) => ToolRequest::Only(Vec::new()),
@@ -76,6 +89,8 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         },
         model: named,
         max_iterations: None,
+        max_working_time: None,
+        continue_from: arguments.continue_from,
         owner: session.actor.subject.clone(),
         starter: session.actor.subject.clone(),
     };

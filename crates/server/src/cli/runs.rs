@@ -138,7 +138,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
             row.agent.to_string(),
             row.owner.to_string(),
             show::moment(row.created_at),
-            row.failure.clone().or(row.limit.map(|limit| limit.as_str().to_owned())).unwrap_or_default(),
+            row.failure.clone().or(row.limit.map(|limit| limit.stop_reason().to_owned())).unwrap_or_default(),
             task,
         ]);
     }
@@ -263,7 +263,7 @@ async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failur
         if let EraseError::Fault(fault) = &error {
             return Failure::store("nothing was erased", fault);
         }
-        if let EraseError::NotEnded(_) = &error {
+        if let EraseError::NotEnded(_) | EraseError::Continued(_) = &error {
             return Failure::refused("run_not_ended", &error.to_string());
         }
         Failure::usage(format!("{error}, so nothing was erased"))
@@ -271,7 +271,8 @@ async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failur
     let at = show::moment(done.at);
     if arguments.json {
         show::out(&escape::json(&serde_json::json!({
-            "id": arguments.id, "erased_at": at, "events": done.events, "scrubbed": done.scrubbed,
+            "id": arguments.id, "erased_at": at, "events": done.events, "continuations": done.continuations,
+            "scrubbed": done.scrubbed,
         })));
         return Ok(Exit::Done);
     }
@@ -283,6 +284,10 @@ async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failur
             arguments.id
         ),
     });
+    if !done.continuations.is_empty() {
+        let runs: Vec<&str> = done.continuations.iter().map(RunId::as_str).collect();
+        show::out(&format!("Erased with it, because they continue it: {}.", runs.join(", ")));
+    }
     if !done.scrubbed {
         show::out(session.setup.store.lingering());
     }

@@ -32,6 +32,8 @@ fn everything_that_is_configured_is_typed() {
         skills = ["editor"]
         max_iterations = 8
         max_tokens = 200_000
+        max_working_time = "10m"
+        context_window = 128_000
         approval_ttl = "7d"
         second_approver = true
 
@@ -77,6 +79,8 @@ fn everything_that_is_configured_is_typed() {
                 skills: (vec!["editor".into()], 16),
                 max_iterations: 8,
                 max_tokens: Some(200_000),
+                max_working_time: Some(Duration::from_secs(600)),
+                context_window: Some(128_000),
                 approval_ttl: Some(Duration::from_secs(604_800)),
                 second_approver: true,
                 line: 12,
@@ -84,11 +88,11 @@ fn everything_that_is_configured_is_typed() {
             tools: Vec::new(),
             tool_settings: vec![ToolSettings {
                 name: "read_file".parse().unwrap(),
-                line: 25,
+                line: 27,
                 enabled: Some(false),
                 asks: true,
-                requires_admin: Some((true, 28)),
-                data_class: Some((DataClass::SourceCode, 29)),
+                requires_admin: Some((true, 30)),
+                data_class: Some((DataClass::SourceCode, 31)),
                 hosts: Vec::new(),
             }],
             skill_paths: vec!["/x/skills".into(), "/more".into()],

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use countersign::{
-    Attribution, CallFinished, CallId, CallResult, CallStarted, CallUnknown, CallVerdict, Closing, Created,
-    DataClass, Detail, Digest, Effect, EnableState, FailCode, Finish, Form, GateDenied, HeldFacts, Limit,
+    Attribution, CallFinished, CallId, CallResult, CallStarted, CallUnknown, CallVerdict, Closing,
+    ContextFitted, Created, DataClass, Detail, Digest, Effect, EnableState, FailCode, Finish, Form, GateDenied, HeldFacts, Limit,
     LimitReached, ModelFailCode, ModelFailed, ModelReplied, Opaque, OperatorWord, Pending, PendingClosed,
     PendingDecided, PendingId, PendingRefused, PendingStatus, Preview, ProposedCall, Refusal, Reply,
     ResultKind, RunCancelled, RunCompleted, RunFailed, RunId, RunLimits, ToolRequest, Usage, VerdictWord,
@@ -28,9 +28,10 @@ fn created() -> Created {
         models: vec![countersign::ModelRef::parse("stub/scripted").unwrap()],
         system_prompt: None,
         input: Vec::new(),
-        limits: RunLimits { iterations_max: 20, tokens_max: None },
+        limits: RunLimits::iterations(20),
         approval_ttl_s: None,
         second_approver: false,
+        continues: None,
         skills: Vec::new(),
     }
 }
@@ -101,7 +102,7 @@ fn a_waiting_run_has_every_key_of_the_contract() {
     assert_eq!(
         run(&waiting, false, VIEW),
         json!({
-            "id": "run_1", "status": "waiting_for_approval", "agent": "default", "owner": "alice", "unattended": false,
+            "id": "run_1", "status": "waiting_for_approval", "agent": "default", "owner": "alice", "unattended": false, "continues": null,
             "iterations": 1,
             "usage": { "input_tokens": 100, "output_tokens": 10, "cached_input_tokens": 40, "unknown_calls": 0 },
             "output": null, "truncated": false, "stop_reason": null, "error": null,
@@ -363,8 +364,27 @@ fn events_carry_the_fields_of_the_contract() {
             json!({ "call": "call_1", "tool": "page_drop", "detail": "status 502" }),
         ),
         (
-            Event::LimitReached(LimitReached { which: Limit::MaxIterations }),
-            json!({ "which": "max_iterations" }),
+            Event::LimitReached(LimitReached::of(Limit::MaxIterations)),
+            json!({ "which": "max_iterations", "estimated_tokens": null }),
+        ),
+        (
+            Event::LimitReached(LimitReached { which: Limit::ContextExhausted, estimated_tokens: Some(900) }),
+            json!({ "which": "context_exhausted", "estimated_tokens": 900 }),
+        ),
+        (Event::WorkBegan(WorkBegan {}), json!({})),
+        (
+            Event::ContextFitted(ContextFitted {
+                left_out: 2,
+                kept: 5,
+                first_turn: Some(2),
+                estimated_tokens: 800,
+                window_tokens: 1000,
+            }),
+            json!({ "left_out": 2, "kept": 5, "first_turn": 2, "estimated_tokens": 800, "window_tokens": 1000 }),
+        ),
+        (
+            Event::RunCompleted(RunCompleted { limit: Some(Limit::WorkingTime) }),
+            json!({ "stop_reason": "budget_exhausted", "truncated": true, "code": "budget_exhausted", "by": null }),
         ),
         (
             Event::RunCompleted(RunCompleted { limit: None }),

@@ -82,10 +82,15 @@ impl Live {
             Event::CallUnknown(unknown) => {
                 vec![self.style.red(&format!("  {}: nobody knows whether it happened", tool(&unknown.tool)))]
             }
+            Event::ContextFitted(fitted) => vec![self.style.dim(&format!(
+                "  leaves out the oldest {} parts of the conversation, so that it fits the context window",
+                fitted.left_out
+            ))],
             Event::LimitReached(reached) => vec![self.style.red(&format!("  {}", reached.which.sentence()))],
             Event::CancelRequested(requested) => vec![format!("  {} cancels the run", requested.by)],
             Event::RunCreated(_)
             | Event::GateDenied(_)
+            | Event::WorkBegan(_)
             | Event::PendingOpened(_)
             | Event::PendingDecided(_)
             | Event::PendingRefused(_)

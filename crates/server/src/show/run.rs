@@ -1,5 +1,7 @@
 //! A run, as a person reads it.
 
+use std::time::Duration;
+
 use countersign::{CallId, Detail, End, Entry, Event, Run};
 
 use super::{Style, moment};
@@ -21,6 +23,11 @@ pub(crate) fn summary(run: &Run, leased: bool, style: Style) -> String {
         format!("  owner    {}", created.owner),
         format!("  model    {}", models.join(", then ")),
         format!("  task     {}", super::pending::task(run)),
+    ];
+    if let Some(before) = &created.continues {
+        lines.push(format!("  goes on  with the conversation of {before}"));
+    }
+    lines.extend([
         format!("  started  {}", moment(run.created_at())),
         format!("  updated  {}", moment(run.updated_at())),
         format!(
@@ -36,7 +43,17 @@ pub(crate) fn summary(run: &Run, leased: bool, style: Style) -> String {
                 String::new()
             }
         ),
-    ];
+    ]);
+    if let Some(max) = created.limits.working_ms_max {
+        let (worked, max) = (run.worked().as_secs(), Duration::from_millis(max).as_secs());
+        lines.push(format!("  worked   {worked}s of {max}s, waiting for people not counted"));
+    }
+    if run.left_out() > 0 {
+        lines.push(format!(
+            "  left out the oldest {} parts of the conversation, to fit the window",
+            run.left_out()
+        ));
+    }
     if let Some(how) = ending(run) {
         lines.push(format!("  ended    {how}"));
     }
@@ -75,7 +92,7 @@ pub(crate) fn ending(run: &Run) -> Option<String> {
     match run.end()? {
         End::Completed { limit: None, .. } => None,
         End::Completed { limit: Some(limit), .. } => {
-            Some(format!("{}: {}", limit.as_str(), limit.sentence()))
+            Some(format!("{}: {}", limit.stop_reason(), limit.sentence()))
         }
         End::Failed { code, .. } => Some(format!("{}: {}", code.as_str(), code.sentence())),
         End::Cancelled { by, .. } => Some(format!("cancelled by {by}")),

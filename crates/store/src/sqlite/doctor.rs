@@ -198,6 +198,9 @@ fn one(
         entries::all(tx, vault, record).map(|read| read.map(Log::Entries))
     };
     let folded = inspection::log(record, read, report)?;
+    if let Some(before) = inspection::predecessor(record, folded.as_ref()) {
+        inspection::goes_on(record, before, super::log::record(tx, vault, before)?, report);
+    }
     let found = tx
         .prepare_cached(&format!(
             "SELECT {PENDING_COLUMNS}, CAST(id AS BLOB) AS name FROM pendings WHERE run = ?1 ORDER BY number"

@@ -3,6 +3,7 @@
 //! Invariant: what is destroyed is the run's data key, and every ciphertext under it, so that their space is
 //! free; the digest that the chain covers stays in the place of each. The row says when, under its MAC, so nobody can pass damage off
 //! as erasure. What stands in clear (ids, times, kinds, agent, owner, counters) stays: lists still show the run.
+//! What continues the run was said on its content, so it is erased with it, all of it or nothing.
 //!
 //! Not reached: copies made before. They hold the run's key, sealed under the master key of their day; they
 //! become unreadable when that one is changed, retired and destroyed.
@@ -22,38 +23,61 @@ use crate::vault::Vault;
 impl SqliteStore {
     pub(super) async fn erase_run(&self, run: &RunId, now: Timestamp) -> Result<Erased, EraseError> {
         let (vault, run) = (self.vault(), run.clone());
-        let (at, events) =
-            self.connections.write(Durability::Disk, move |tx| erase(tx, &vault, &run, now)).await?;
-        Ok(Erased { at, events, scrubbed: self.connections.scrub().await? })
+        let erased = self.connections.write(Durability::Disk, move |tx| erase(tx, &vault, &run, now)).await?;
+        Ok(Erased { scrubbed: self.connections.scrub().await?, ..erased })
     }
 }
 
-fn erase(
-    tx: &Transaction<'_>,
-    vault: &Vault,
-    run: &RunId,
-    now: Timestamp,
-) -> Result<(Timestamp, u64), EraseError> {
-    let unreadable = |reason: String| EraseError::Unreadable { run: run.clone(), reason };
-    let mut record = match record(tx, vault, run)? {
-        Some(record) => record.map_err(|bad| unreadable(bad.to_string()))?,
-        None => return Err(EraseError::NotFound(run.clone())),
-    };
-    if !record.row.state.is_end() {
-        return Err(EraseError::NotEnded(record.row.state));
+fn erase(tx: &Transaction<'_>, vault: &Vault, run: &RunId, now: Timestamp) -> Result<Erased, EraseError> {
+    let first = found(tx, vault, run)?;
+    if !first.row.state.is_end() {
+        return Err(EraseError::NotEnded(first.row.state));
     }
-    if let Some(at) = record.erased_at {
-        return Ok((at, 0));
+    let mut erased = Erased { at: now, events: 0, continuations: Vec::new(), scrubbed: false };
+    if let Some(at) = first.erased_at {
+        return Ok(Erased { at, ..erased });
     }
-    let events = destroy_content(tx, &record)?;
-    record.erased_at = Some(now);
-    let mac = record.mac(&vault.root.chain(run));
-    tx.execute(
-        "UPDATE runs SET key = x'', erased_at = ?1, mac = ?2 WHERE number = ?3",
-        (time::text(now), mac, record.number),
-    )
-    .map_err(fault)?;
-    Ok((now, events))
+    let mut records = vec![first];
+    let mut next = 0;
+    while let Some(record) = records.get(next) {
+        for continuation in continuations(tx, &record.row.id)? {
+            let record = found(tx, vault, &continuation)?;
+            if !record.row.state.is_end() {
+                return Err(EraseError::Continued(continuation));
+            }
+            erased.continuations.push(continuation);
+            records.push(record);
+        }
+        next += 1;
+    }
+    for mut record in records.into_iter().filter(|record| record.erased_at.is_none()) {
+        erased.events += destroy_content(tx, &record)?;
+        record.erased_at = Some(now);
+        let mac = record.mac(&vault.root.chain(&record.row.id));
+        tx.execute(
+            "UPDATE runs SET key = x'', erased_at = ?1, mac = ?2 WHERE number = ?3",
+            (time::text(now), mac, record.number),
+        )
+        .map_err(fault)?;
+    }
+    Ok(erased)
+}
+
+fn found(tx: &Transaction<'_>, vault: &Vault, run: &RunId) -> Result<RunRecord, EraseError> {
+    match record(tx, vault, run)? {
+        Some(Ok(record)) => Ok(record),
+        Some(Err(bad)) => Err(EraseError::Unreadable { run: run.clone(), reason: bad.to_string() }),
+        None => Err(EraseError::NotFound(run.clone())),
+    }
+}
+
+/// The runs that go on with this one.
+fn continuations(tx: &Transaction<'_>, run: &RunId) -> Result<Vec<RunId>, StoreFault> {
+    let names: Vec<String> = tx
+        .prepare_cached("SELECT id FROM runs WHERE continues = ?1 ORDER BY number")
+        .and_then(|mut select| select.query_map([run.as_str()], |row| row.get(0))?.collect())
+        .map_err(fault)?;
+    names.iter().map(|name| name.parse().map_err(|error| StoreFault::Failed(Box::new(error)))).collect()
 }
 
 /// Puts digests in the place of all ciphertexts.

@@ -58,6 +58,12 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
     if exists {
         return Err(CreateError::Exists);
     }
+    if let Some(before) = &changes.row().continues {
+        let before_it = record(tx, vault, before)?.and_then(Result::ok);
+        if !before_it.is_some_and(|found| found.row.state.is_end() && found.erased_at.is_none()) {
+            return Err(CreateError::NotContinuable(before.clone()));
+        }
+    }
     let (key, sealed_key) = vault.new_run(&keys::current(tx, vault)?, run)?;
     let chain = vault.root.chain(run);
     let row = changes.row();
@@ -67,9 +73,9 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
     let revision = entries.len() as u64;
     tx.prepare_cached(
         "INSERT INTO runs (id, state, agent, owner, unattended, iterations, input_tokens, output_tokens, cached_input_tokens, \
-         unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, revision, head, mac, key, ticket) \
+         unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, revision, head, mac, key, ticket, continues) \
          VALUES (:id, :state, :agent, :owner, :unattended, :iterations, :input, :output, :cached, :unknown, :limit, :failure, \
-         :created, :updated, :finished, :revision, :head, :mac, :key, :ticket)",
+         :created, :updated, :finished, :revision, :head, :mac, :key, :ticket, :continues)",
     )
     .and_then(|mut insert| {
         insert.execute(named_params! {
@@ -93,6 +99,7 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
             ":mac": chain.row(row, revision, &head, None),
             ":key": sealed_key,
             ":ticket": ticket,
+            ":continues": row.continues.as_ref().map(|run| run.as_str()),
         })
     })
     .map_err(fault)?;

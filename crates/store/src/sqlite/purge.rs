@@ -1,12 +1,14 @@
 //! Retention: ended runs are removed after their term (R10).
 //!
 //! Invariant: only what has ended is removed, by the word of a row whose MAC is good; a run that waits, works
-//! or has an unknown outcome to settle stays, and so does one that cannot be read. A run goes whole, in one
-//! transaction, so a cut leaves nothing half removed and the next purge goes on.
+//! or has an unknown outcome to settle stays, and so does one that cannot be read, and every run that one which
+//! stays continues. A run goes whole, in one transaction, so a cut leaves nothing half removed and the next purge
+//! goes on. What ended last goes first: a continuation before what it continues.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use countersign::{Durability, StoreFault};
+use countersign::{Durability, RunId, StoreFault};
 use jiff::Timestamp;
 use rusqlite::Transaction;
 
@@ -24,15 +26,16 @@ const EVENTS_MAX: u64 = 1000;
 impl SqliteStore {
     pub(super) async fn purge_runs(&self, ended_before: Timestamp, dry: bool) -> Result<Purged, StoreFault> {
         let mut purged = Purged::default();
-        let mut at = Some(Position { finished_at: String::new(), number: i64::MIN });
-        while let Some(after) = at {
+        let mut at = Some(Position { finished_at: time::text(ended_before), number: i64::MIN });
+        let mut gone = HashMap::new();
+        while let Some(before) = at {
             let vault = self.vault();
-            let mut batch = Batch { ended_before: time::text(ended_before), dry, done: Purged::default() };
+            let mut batch = Batch { dry, done: Purged::default(), gone };
             let work = move |tx: &Transaction<'_>| {
-                let next = batch.take(tx, &vault, &after)?;
-                Ok::<_, StoreFault>((batch.done, next))
+                let next = batch.take(tx, &vault, &before)?;
+                Ok::<_, StoreFault>((batch, next))
             };
-            let (done, next) = if dry {
+            let (Batch { done, gone: gone_by_now, .. }, next) = if dry {
                 self.connections.read_aside(work).await?
             } else {
                 self.connections.write(Durability::Disk, work).await?
@@ -41,6 +44,8 @@ impl SqliteStore {
             purged.events += done.events;
             purged.pendings += done.pendings;
             purged.unreadable += done.unreadable;
+            purged.continued += done.continued;
+            gone = gone_by_now;
             at = next;
             if !dry && at.is_some() {
                 self.vault.breathe().await;
@@ -60,16 +65,17 @@ struct Position {
 }
 
 struct Batch {
-    ended_before: String,
     dry: bool,
     done: Purged,
+    /// How many continuations of a run would be gone by now, where nothing is really removed.
+    gone: HashMap<RunId, u64>,
 }
 
-/// What ended before a moment, oldest first.
+/// What ended before a moment, newest first.
 pub(super) fn ended_statement() -> String {
     format!(
         "SELECT {} FROM runs INDEXED BY runs_finished WHERE finished_at IS NOT NULL \
-         AND (finished_at, number) > (?1, ?2) AND finished_at < ?3 ORDER BY finished_at, number LIMIT ?4",
+         AND (finished_at, number) < (?1, ?2) ORDER BY finished_at DESC, number DESC LIMIT ?3",
         RunRecord::COLUMNS
     )
 }
@@ -80,12 +86,12 @@ impl Batch {
         &mut self,
         tx: &Transaction<'_>,
         vault: &Vault,
-        after: &Position,
+        before: &Position,
     ) -> Result<Option<Position>, StoreFault> {
         let found: Vec<(Position, Option<RunRecord>)> = tx
             .prepare_cached(&ended_statement())
             .and_then(|mut select| {
-                let bounds = (&after.finished_at, after.number, &self.ended_before, RUNS_MAX.cast_signed());
+                let bounds = (&before.finished_at, before.number, RUNS_MAX.cast_signed());
                 select
                     .query_map(bounds, |row| {
                         let position =
@@ -116,6 +122,17 @@ impl Batch {
             return Ok(ControlFlow::Continue(()));
         };
         let run = record.row.id.as_str();
+        let continuations: i64 = tx
+            .prepare_cached("SELECT count(*) FROM runs WHERE continues = ?1")
+            .and_then(|mut select| select.query_row([run], |row| row.get(0)))
+            .map_err(fault)?;
+        if continuations.cast_unsigned() > self.gone.get(&record.row.id).copied().unwrap_or(0) {
+            self.done.continued += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        if let Some(continues) = record.row.continues.clone().filter(|_| self.dry) {
+            *self.gone.entry(continues).or_default() += 1;
+        }
         let each = |statement: &str| {
             let mut statement = tx.prepare_cached(statement).map_err(fault)?;
             if self.dry {

@@ -255,11 +255,12 @@ async fn rule_r1_doctor_finds_rows_that_do_not_follow_from_their_log() {
     assert!(examine().await.is_empty());
     let id = run.id();
     type Change = fn(&mut RunRow);
-    let changes: [(&str, Change); 11] = [
+    let changes: [(&str, Change); 12] = [
         ("state", |row| row.state = RunState::NeedsResolution),
         ("agent", |row| row.agent = AgentName::parse("other").unwrap()),
         ("owner", |row| row.owner = subject("mallory")),
         ("unattended", |row| row.unattended = true),
+        ("continues", |row| row.continues = Some(row.id.clone())),
         ("iterations", |row| row.iterations += 1),
         ("usage", |row| row.usage.unknown_calls += 1),
         ("limit_reached", |row| row.limit = Some(countersign::Limit::CutOff)),
@@ -316,7 +317,7 @@ fn forge(store: &SqliteStore, run: &Run, change: fn(&mut RunRow)) {
         connection
             .execute(
                 "UPDATE runs SET state = ?1, agent = ?2, owner = ?3, unattended = ?4, iterations = ?5, unknown_calls = ?6, \
-                 limit_reached = ?7, failure = ?8, created_at = ?9, updated_at = ?10, finished_at = ?11, mac = ?12",
+                 limit_reached = ?7, failure = ?8, created_at = ?9, updated_at = ?10, finished_at = ?11, mac = ?12, continues = ?13",
                 (
                     row.state.as_str(),
                     row.agent.as_str(),
@@ -330,6 +331,7 @@ fn forge(store: &SqliteStore, run: &Run, change: fn(&mut RunRow)) {
                     time::text(row.updated_at),
                     row.finished_at.map(time::text),
                     mac,
+                    row.continues.as_ref().map(|run| run.as_str()),
                 ),
             )
             .unwrap();

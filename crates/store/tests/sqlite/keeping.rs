@@ -1,7 +1,9 @@
 //! Retention, erasure and copies: what goes is gone, and what must stay stays.
 
 use crate::support::{KEY, Place, ended, many, open, unknown};
-use countersign::contract::sample::{at, go_on, run_id, start, start_as, start_waiting, subject, words};
+use countersign::contract::sample::{
+    at, completion, continuation, go_on, run_id, start, start_as, start_waiting, subject, words,
+};
 use countersign::{
     Append, AppendError, CancelRequested, Created, Deadline, Event, LoadError, Revision, Run, RunFilter,
     RunState, Store, Writer,
@@ -144,7 +146,7 @@ async fn rule_r10_retention_removes_what_ended_in_time_and_never_what_waits_work
         .unwrap();
     let ciphertexts = sealed(&meddler, &old[7]);
     let would = store.purge(at(1000), true).await.unwrap();
-    let expected = Purged { runs: 62, events: 61 * 3 + 7, pendings: 1, unreadable: 2, scrubbed: false };
+    let expected = Purged { runs: 62, events: 61 * 3 + 7, pendings: 1, unreadable: 2, ..Purged::default() };
     assert_eq!(cancelled.revision(), 7);
     assert_eq!(would, expected);
     assert_eq!(store.runs(&RunFilter::default(), at(9), 1000, None).await.unwrap().items.len(), 65);
@@ -201,4 +203,89 @@ async fn many_more(store: &countersign_store::SqliteStore) {
     for number in 10..40 {
         start(store, number).await;
     }
+}
+
+/// A run that has ended and continues another.
+async fn continued(store: &countersign_store::SqliteStore, number: u8, before: &Run) -> Run {
+    let run = continuation(store, number, before).await.unwrap();
+    go_on(store, &run, vec![words("and so on"), completion()], at(i64::from(number))).await
+}
+
+#[tokio::test]
+async fn rule_r10_erasing_what_was_continued_empties_both_and_both_chains_still_verify() {
+    let place = Place::new();
+    let store = place.open();
+    let first = ended(&store, 1).await;
+    let second = continued(&store, 2, &first).await;
+    let third = continued(&store, 3, &second).await;
+    let (branch, other) = (continued(&store, 4, &first).await, ended(&store, 5).await);
+    let living = continuation(&store, 6, &third).await.unwrap();
+    let refused = store.erase(first.id(), at(9)).await.unwrap_err();
+    assert!(matches!(&refused, EraseError::Continued(run) if run == living.id()), "{refused}");
+    for run in [&first, &second, &third] {
+        store.load(run.id()).await.expect("all or nothing");
+    }
+
+    go_on(&store, &living, vec![words("done"), completion()], at(10)).await;
+    let erased = store.erase(first.id(), at(11)).await.unwrap();
+    let with_it = [&second, &branch, &third, &living].map(|run| run.id().clone());
+    assert_eq!((erased.events, &erased.continuations[..]), (15, &with_it[..]));
+    for run in [&first, &second, &third, &branch, &living] {
+        assert!(matches!(store.load(run.id()).await, Err(LoadError::Unreadable { .. })));
+        assert!(sealed(&place.meddle(), run).iter().all(Vec::is_empty));
+        assert_eq!(store.run(run.id(), at(12)).await.unwrap().row.state, RunState::Completed);
+    }
+    store.load(other.id()).await.unwrap();
+    assert!(store.examine(None, at(12), &mut |_| {}).await.unwrap().is_clean(), "all chains verify");
+    let again = store.erase(first.id(), at(13)).await.unwrap();
+    assert_eq!((again.at, again.events), (at(11), 0));
+    assert!(matches!(
+        continuation(&store, 7, &first).await,
+        Err(countersign::CreateError::NotContinuable(run)) if run == *first.id()
+    ));
+}
+
+#[tokio::test]
+async fn rule_r10_what_is_continued_by_a_run_that_stays_is_not_removed() {
+    let place = Place::new();
+    let store = place.open();
+    // 1 ← 2 ← 3, of which the last has not ended; 11 ← 12, which may all go; 21 ← 22, which ended later.
+    let first = ended(&store, 1).await;
+    let second = continued(&store, 2, &first).await;
+    let third = continuation(&store, 3, &second).await.unwrap();
+    let old = ended(&store, 11).await;
+    continued(&store, 12, &old).await;
+    let kept = ended(&store, 21).await;
+    continued(&store, 60, &kept).await;
+    let expected = Purged { runs: 2, events: 6, continued: 3, ..Purged::default() };
+    assert_eq!(
+        store.purge(at(50), true).await.unwrap(),
+        expected,
+        "a dry run counts as the real one removes"
+    );
+    assert_eq!(store.purge(at(50), false).await.unwrap(), Purged { scrubbed: true, ..expected });
+    assert!(store.examine(None, at(51), &mut |_| {}).await.unwrap().is_clean());
+    go_on(&store, &third, vec![words("done"), completion()], at(40)).await;
+    let expected = Purged { runs: 5, events: 15, scrubbed: true, ..Purged::default() };
+    assert_eq!(store.purge(at(100), false).await.unwrap(), expected, "chains go whole, newest first");
+}
+
+#[tokio::test]
+async fn rule_r10_doctor_finds_a_run_that_cannot_go_on_with_what_it_continues() {
+    let place = Place::new();
+    let store = place.open();
+    let first = ended(&store, 1).await;
+    let living = continuation(&store, 2, &first).await.unwrap();
+    let examine = async || {
+        let report = store.examine(None, at(9), &mut |_| {}).await.unwrap();
+        report.findings.iter().map(Finding::sentence).collect::<Vec<_>>()
+    };
+    assert_eq!(examine().await, [""; 0]);
+    place.meddle().execute("DELETE FROM events WHERE run = ?1", [first.id().as_str()]).unwrap();
+    place.meddle().execute("DELETE FROM runs WHERE id = ?1", [first.id().as_str()]).unwrap();
+    let wanted = format!("run {} continues run {}, which is not there", living.id(), first.id());
+    assert_eq!(examine().await, [wanted]);
+    // The reference stands under the MAC of the row.
+    place.meddle().execute("UPDATE runs SET continues = NULL", []).unwrap();
+    assert!(matches!(store.run(living.id(), at(9)).await, Err(LoadError::Unreadable { .. })));
 }

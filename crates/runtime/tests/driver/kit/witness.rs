@@ -123,13 +123,18 @@ struct Heard {
 #[async_trait]
 impl Conversation for Heard {
     fn add(&mut self, message: &Message<'_>) {
-        self.sent.push(match message {
-            Message::System(text) => Sent::System((*text).to_owned()),
-            Message::Input(input) => Sent::Input(input.text.clone()),
-            Message::Reply(reply) => Sent::Reply(reply.calls.iter().map(|call| call.id.clone()).collect()),
-            Message::Result { call, content, is_error } => {
-                Sent::Result { call: (*call).clone(), content: content.to_string(), is_error: *is_error }
+        self.sent.extend(match message {
+            Message::System(text) => Some(Sent::System((*text).to_owned())),
+            Message::Input(input) => Some(Sent::Input(input.text.clone())),
+            Message::Reply(reply) => {
+                Some(Sent::Reply(reply.calls.iter().map(|call| call.id.clone()).collect()))
             }
+            Message::LeftOut(_) => None,
+            Message::Result { call, content, is_error } => Some(Sent::Result {
+                call: (*call).clone(),
+                content: content.to_string(),
+                is_error: *is_error,
+            }),
         });
         self.conversation.add(message);
     }
@@ -168,7 +173,7 @@ struct Told {
 #[async_trait]
 impl Conversation for Told {
     fn add(&mut self, message: &Message<'_>) {
-        self.replies += usize::from(matches!(message, Message::Reply(_)));
+        self.replies += usize::from(matches!(message, Message::Reply(_) | Message::LeftOut(_)));
     }
 
     async fn ask(&mut self, _offers: &[Offer]) -> Result<Answer, ModelError> {

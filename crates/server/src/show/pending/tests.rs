@@ -22,9 +22,10 @@ fn waiting(tool: &str, arguments: &str, preview: &[&str]) -> Run {
         models: vec![ModelRef::parse("stub/scripted").unwrap()],
         system_prompt: None,
         input: vec![InputMessage { role: InputRole::User, text: "Tidy up\nthe pages".into() }],
-        limits: RunLimits { iterations_max: 20, tokens_max: None },
+        limits: RunLimits::iterations(20),
         approval_ttl_s: None,
         second_approver: false,
+        continues: None,
         skills: Vec::new(),
     };
     let reply = Reply {

@@ -90,7 +90,7 @@ struct StopAfterOne {
 }
 
 impl countersign::Progress for StopAfterOne {
-    fn stored(&self, _event: &Event) {
+    fn happened(&self, _event: &Event) {
         self.token.cancel();
     }
 

@@ -125,6 +125,12 @@ fn tools_are_listed_switched_and_explained() {
     );
     let unknown = folder.json(&["tools", "explain", "Read_file", "--json"]);
     assert_eq!(unknown["reason"], "not_registered", "rule G10: names are compared byte for byte");
+    for more in [&[][..], &["--json"]] {
+        let gone = folder.run(&[&["tools", "explain", "Read_file"], more].concat()).expect(2);
+        let sentence = "error: no tool has the name Read_file, byte for byte; did you mean read_file?";
+        assert_eq!(gone.one_sentence(), sentence);
+        assert!(gone.out.contains("not_registered"), "the verdict is printed all the same: {gone:?}");
+    }
 }
 
 #[test]

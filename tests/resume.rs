@@ -21,6 +21,9 @@ fn rule_r3_a_killed_process_loses_nothing_and_another_takes_over() {
     let id = text(&run["id"]);
     let other = folder.run(&["runs", "resume", id]).expect(4);
     assert!(other.one_sentence().contains("another process works on run"), "rule R6: {other:?}");
+    let all = folder.run(&["runs", "resume", "--all"]).expect(0);
+    assert!(all.err.starts_with(&format!("note: another process works on run {id} until ")), "{all:?}");
+    assert!(all.out.starts_with("No run is owed work"), "{all:?}");
     // The signal that nobody can handle.
     working.kill().unwrap();
     working.wait().unwrap();

@@ -164,8 +164,13 @@ impl Done {
 }
 
 /// Looks until there is something to see.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..LOOKS_MAX {
+pub(crate) fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_at_most(LOOKS_MAX, what, look)
+}
+
+/// The same for a look that takes its time.
+pub(crate) fn until_at_most<T>(looks: u32, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..looks {
         if let Some(seen) = look() {
             return seen;
         }

@@ -78,6 +78,12 @@ fn waiting_leaves_the_question_open_and_says_how_to_decide_it() {
     terminal.types("w");
     terminal.wait_for("Decide it with one of");
     assert_eq!(terminal.exit(), 3);
+    let screen = terminal.screen();
+    assert_eq!(screen.matches("A person must approve").count(), 1, "the question is shown once\n{screen}");
+    let open = folder.open();
+    let approve =
+        format!("approve {} --digest {}", open["id"].as_str().unwrap(), open["digest"].as_str().unwrap());
+    assert!(screen.replace(['\r', '\n'], "").contains(&approve), "{screen}");
     folder.decide("approve", &[]).expect(0);
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::model::{Play, Server, calls, says};
 use crate::support::tool::{Comes, Example, Language, ToolServer};
-use crate::support::{Folder, declared, kinds, text};
+use crate::support::{Done, Folder, declared, kinds, text};
 
 fn bench(script: Vec<Play>) -> (Server, Folder) {
     let server = Server::start(script);
@@ -215,6 +215,9 @@ fn case_c53_bytes_that_are_no_text_are_an_error_result_and_a_nul_is_shown() {
     for (told, recorded) in [
         read_at(Comes::Answer(200, b"{\"content\":\"\xff\xfe\"}".to_vec())),
         read_by(r"printf 'a\\377b'", "10m"),
+        // Half a character of UTF-16, and UTF-16 as such.
+        read_at(Comes::Answer(200, br#"{"content":"\ud800"}"#.to_vec())),
+        read_at(Comes::Answer(200, b"{\0\"\0c\0".to_vec())),
     ] {
         assert!(told.starts_with("Error: The tool get failed: its "), "{told}");
         assert_eq!(recorded["result"], "error");
@@ -225,6 +228,10 @@ fn case_c53_bytes_that_are_no_text_are_an_error_result_and_a_nul_is_shown() {
     ] {
         assert_eq!((told.as_str(), &recorded["bytes"]), ("a\u{2400}b", &json!(3)));
     }
+    let parts: Vec<Value> =
+        (0..100_000).map(|_| json!({ "type": "text", "label": "x", "data": {} })).collect();
+    let many = json!({ "content": "many parts", "artifacts": parts }).to_string().into_bytes();
+    assert_eq!(read_at(Comes::Answer(200, many)).0, "many parts", "and they go to no model");
 }
 
 #[test]
@@ -245,6 +252,43 @@ fn case_c55_a_redirect_is_not_followed_and_arguments_stand_nowhere_but_in_the_qu
     }
     let database = std::fs::read(folder.path(".countersign/countersign.db")).unwrap();
     assert!(!database.windows(7).any(|bytes| bytes == b"hunter2"), "rule S3");
+}
+
+#[test]
+fn case_c55_a_key_that_the_provider_says_back_is_shown_and_kept_nowhere() {
+    let key = "key-SECRET-2";
+    let echo = json!({ "error": { "message": format!("Incorrect API key provided: {key}") } }).to_string();
+    let server = Server::start(vec![Play::Answer(401, "Content-Type: application/json\r\n", echo)]);
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    let config = folder.text("countersign.toml").replace("zone =", "api_key_env = \"STUB_KEY\"\nzone =");
+    folder.write("countersign.toml", &config);
+    let run = |arguments: &[&str]| -> Done {
+        folder.command(arguments).env("STUB_KEY", key).output().unwrap().into()
+    };
+    let failed = run(&["run", "x"]).expect(4);
+    let id = text(&folder.newest_run()["id"]).to_owned();
+    let mut shown = vec![failed.out, failed.err];
+    for arguments in [
+        &["runs", "show", &id][..],
+        &["runs", "show", &id, "--json"],
+        &["runs", "events", &id, "--json"],
+        &["runs", "list", "--json"],
+        &["config", "check"],
+        &["tools", "list", "--json"],
+        &["db", "doctor", "--json"],
+    ] {
+        let done = run(arguments).expect(0);
+        shown.extend([done.out, done.err]);
+    }
+    for shown in shown {
+        assert!(!shown.contains("SECRET"), "{shown}");
+    }
+    for file in std::fs::read_dir(folder.path(".countersign")).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap_or_default();
+        assert!(!bytes.windows(key.len()).any(|bytes| bytes == key.as_bytes()));
+    }
+    assert_eq!(server.asked().len(), 1, "a wrong key is not tried again");
 }
 
 #[test]

@@ -54,14 +54,23 @@ pub(crate) struct Server {
 impl Server {
     /// Plays these answers in order, the last one for ever.
     pub(crate) fn start(script: Vec<Play>) -> Self {
+        Self::playing(move |index, _| script[index.min(script.len() - 1)].clone())
+    }
+
+    /// Answers each request by what it says.
+    pub(crate) fn answering(answer: fn(&Value) -> Play) -> Self {
+        Self::playing(move |_, request| answer(request))
+    }
+
+    fn playing(play: impl Fn(usize, &Value) -> Play + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let kept = Arc::clone(&asked);
+        let (kept, play) = (Arc::clone(&asked), Arc::new(play));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (script, kept) = (script.clone(), Arc::clone(&kept));
-                std::thread::spawn(move || answer(stream.unwrap(), &script, &kept));
+                let (play, kept) = (Arc::clone(&play), Arc::clone(&kept));
+                std::thread::spawn(move || answer(stream.unwrap(), &*play, &kept));
             }
         });
         Self { url, asked }
@@ -76,13 +85,18 @@ impl Server {
         self.asked.lock().unwrap().clone()
     }
 
+    /// How many requests there were so far.
+    pub(crate) fn count(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
     /// Returns once that many requests have arrived.
     pub(crate) fn wait_for(&self, requests: usize) {
-        until("a request to the model", || (self.asked().len() >= requests).then_some(()));
+        until("a request to the model", || (self.count() >= requests).then_some(()));
     }
 }
 
-fn answer(mut stream: TcpStream, script: &[Play], kept: &Mutex<Vec<Value>>) {
+fn answer(mut stream: TcpStream, play: &dyn Fn(usize, &Value) -> Play, kept: &Mutex<Vec<Value>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut length = 0;
     loop {
@@ -98,13 +112,17 @@ fn answer(mut stream: TcpStream, script: &[Play], kept: &Mutex<Vec<Value>>) {
         }
     }
     let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
+    // Whoever was killed while it wrote has said nothing.
+    if reader.read_exact(&mut body).is_err() {
+        return;
+    }
+    let request: Value = serde_json::from_slice(&body).unwrap();
     let index = {
         let mut kept = kept.lock().unwrap();
-        kept.push(serde_json::from_slice(&body).unwrap());
+        kept.push(request.clone());
         kept.len() - 1
     };
-    match &script[index.min(script.len() - 1)] {
+    match play(index, &request) {
         Play::Answer(status, headers, body) => {
             let head = format!(
                 "HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",

@@ -76,6 +76,8 @@ impl Drop for Example {
 pub(crate) enum Comes {
     /// A status and a body.
     Answer(u16, Vec<u8>),
+    /// The same with status 200, after this long.
+    Takes(std::time::Duration, Vec<u8>),
     /// Another address.
     Redirect(String),
     /// The connection breaks when the call has been read.
@@ -110,9 +112,14 @@ impl ToolServer {
         self.calls.lock().unwrap().clone()
     }
 
+    /// How many calls there were so far.
+    pub(crate) fn count(&self) -> usize {
+        self.calls.lock().unwrap().len()
+    }
+
     /// Returns once a call has arrived.
     pub(crate) fn wait_for_a_call(&self) {
-        until("a call of the tool", || (!self.calls().is_empty()).then_some(()));
+        until("a call of the tool", || (self.count() > 0).then_some(()));
     }
 }
 
@@ -136,7 +143,10 @@ fn answer(mut stream: TcpStream, comes: &Comes, kept: &Mutex<Vec<(String, Value)
         }
     }
     let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
+    // Whoever was killed while it wrote has said nothing.
+    if reader.read_exact(&mut body).is_err() {
+        return;
+    }
     kept.lock().unwrap().push((key, serde_json::from_slice(&body).unwrap()));
     let head = |status: u16, more: &str, length: usize| {
         format!("HTTP/1.1 {status} X\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n")
@@ -146,6 +156,12 @@ fn answer(mut stream: TcpStream, comes: &Comes, kept: &Mutex<Vec<(String, Value)
             let head = head(*status, "", body.len());
             // Whoever has heard enough does not read the rest.
             drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)));
+        }
+        Comes::Takes(long, body) => {
+            std::thread::sleep(*long);
+            drop(
+                stream.write_all(head(200, "", body.len()).as_bytes()).and_then(|()| stream.write_all(body)),
+            );
         }
         Comes::Redirect(to) => {
             drop(stream.write_all(head(307, &format!("Location: {to}\r\n"), 0).as_bytes()));

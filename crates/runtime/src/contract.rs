@@ -96,6 +96,8 @@ macro_rules! store_contract {
             rule_r5_a_release_keeps_the_run_when_its_log_has_moved_on,
             rule_r6_releasing_a_lost_lease_takes_nothing_from_its_new_holder,
             rule_r6_a_heartbeat_keeps_a_lease_and_fails_when_it_is_lost,
+            rule_r6_a_clock_that_was_set_back_keeps_no_dead_workers_lease_alive,
+            rule_r6_a_worker_that_lives_keeps_its_run_when_the_clock_is_set_back,
             rule_r6_the_run_that_has_waited_longest_is_claimed,
             rule_r6_only_runs_of_known_agents_are_claimed,
             rule_r2_a_run_that_cannot_be_read_is_passed_over,

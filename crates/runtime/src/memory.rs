@@ -25,7 +25,7 @@ use crate::store::{
     Append, AppendError, ClaimError, CreateError, Lease, LoadError, Log, Look, Page, PendingFilter, Revision,
     RunFilter, RunListing, Store, StoreFault, SwitchName, Writer,
 };
-use state::{KeptPending, KeptRun, SPOILED, State, end, next_number};
+use state::{KeptPending, KeptRun, SPOILED, State, next_number};
 
 /// Runs in memory. What is dropped with it is gone.
 pub struct MemoryStore {
@@ -108,7 +108,7 @@ impl Store for MemoryStore {
             return Err(AppendError::Unreadable { run: run.clone(), reason: SPOILED.to_owned() });
         }
         if let Writer::Worker(lease) = writer
-            && (lease.run != *run || kept.leased_until(now).is_none() || !kept.has_token(&lease.token))
+            && (lease.run != *run || !kept.is_held_by(&lease.token, now))
         {
             return Err(AppendError::LeaseLost);
         }
@@ -185,11 +185,11 @@ impl Store for MemoryStore {
         let mut state = self.state();
         let live = state
             .run_mut(&lease.run)
-            .filter(|kept| kept.has_token(&lease.token) && kept.leased_until(now).is_some())
+            .filter(|kept| kept.is_held_by(&lease.token, now))
             .and_then(|kept| kept.lease.as_mut());
         Ok(match live {
             Some((_, until)) => {
-                *until = end(now, length);
+                *until = Lease::end(now, length);
                 true
             }
             None => false,

@@ -25,7 +25,7 @@ use crate::model::Models;
 use crate::progress::{Progress, Unwatched};
 use crate::registry::Registry;
 use crate::store::{
-    Append, AppendError, ClaimError, CreateError, LoadError, Revision, Store, StoreFault, Writer,
+    Append, AppendError, ClaimError, CreateError, Lease, LoadError, Revision, Store, StoreFault, Writer,
 };
 
 /// How many overdue questions are looked at together.
@@ -34,7 +34,8 @@ const SWEEP_PAGE: usize = 100;
 /// The bounds of this process. No default: whoever builds a runtime says them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a silent worker keeps a run (R6). Its heartbeat is a third of it.
+    /// How long a silent worker keeps a run (R6); at most [`Lease::LONGEST`]. Its heartbeat is a
+    /// third of it.
     pub lease: Duration,
     /// How many reads of a turn run at once (L4).
     pub parallel_reads: usize,
@@ -278,7 +279,8 @@ impl AgentLoop for Runtime {
 
 impl Runtime {
     /// Builds a runtime. Every part is named; none is optional.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(mut parts: Parts) -> Self {
+        parts.limits.lease = parts.limits.lease.min(Lease::LONGEST);
         Self { parts: Arc::new(parts) }
     }
 
@@ -604,3 +606,6 @@ fn not_storable(illegal: &Illegal) -> StartError {
 pub(crate) fn hex(bytes: [u8; 16]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,24 @@ pub struct Lease {
     pub token: String,
 }
 
+impl Lease {
+    /// No lease is longer: a store gives at most this much at once. So whatever a clock did, a worker that died
+    /// keeps its run no longer than this.
+    pub const LONGEST: Duration = Duration::from_secs(600);
+
+    /// Whether a lease until then keeps others out now. It is over from its end on. One that would end later
+    /// than the longest lease from now was given by a clock that has been set back since: nobody knows how
+    /// much of it is left, and it keeps nobody out. Its holder may renew it until somebody else has come.
+    pub fn keeps_out(until: Timestamp, now: Timestamp) -> bool {
+        now < until && until <= Self::end(now, Self::LONGEST)
+    }
+
+    /// When a lease of this length ends that is given or renewed now.
+    pub fn end(now: Timestamp, length: Duration) -> Timestamp {
+        now.checked_add(length.min(Self::LONGEST)).unwrap_or(Timestamp::MAX)
+    }
+}
+
 /// Switches and rights, as one transaction read them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {

@@ -14,7 +14,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use countersign::{AgentName, Enforcement, GroupName, ITERATIONS_DEFAULT, ModelRef, ProviderName, Zone};
+use countersign::{
+    AgentName, Enforcement, GroupName, ITERATIONS_DEFAULT, Lease, ModelRef, ProviderName, Zone,
+};
 use countersign_store::PostgresAddress;
 
 use crate::environment::Environment;
@@ -319,7 +321,13 @@ fn database(folder: &Path, value: &str) -> Result<Database, String> {
 
 fn lease(value: &str) -> Result<Duration, String> {
     let lease = duration::parse(value)?;
-    if lease < LEASE_MIN { Err("a lease is at least 500ms".to_owned()) } else { Ok(lease) }
+    if lease < LEASE_MIN {
+        Err("a lease is at least 500ms".to_owned())
+    } else if lease > Lease::LONGEST {
+        Err("a lease is at most 10m".to_owned())
+    } else {
+        Ok(lease)
+    }
 }
 
 fn zone(word: &str) -> Result<Zone, String> {

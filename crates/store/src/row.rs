@@ -260,16 +260,15 @@ impl RunRecord {
         self.lease.as_ref().map(|(_, until)| *until)
     }
 
-    /// When the lease that somebody holds now would end.
+    /// When the lease would end that keeps others out now.
     pub(crate) fn leased_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.lease_until().filter(|until| now < *until)
+        self.lease_until().filter(|until| Lease::keeps_out(*until, now))
     }
 
-    /// Whether it is this lease that is live now.
+    /// Whether the holder of this lease still has the run. Nobody else has come, and its lease is not over.
     pub(crate) fn is_leased_by(&self, lease: &Lease, now: Timestamp) -> bool {
-        lease.run == self.row.id
-            && self.leased_until(now).is_some()
-            && self.lease.as_ref().is_some_and(|(token, _)| *token == lease.token)
+        let held = self.lease.as_ref().is_some_and(|(token, until)| *token == lease.token && now < *until);
+        lease.run == self.row.id && held
     }
 
     /// The line of a list.

@@ -119,6 +119,50 @@ pub async fn rule_r6_a_heartbeat_keeps_a_lease_and_fails_when_it_is_lost<H: Harn
     assert!(!done(store.heartbeat(&lease(9, "first"), at(61), LEASE).await));
 }
 
+pub async fn rule_r6_a_clock_that_was_set_back_keeps_no_dead_workers_lease_alive<H: Harness>() {
+    let harness = H::fresh().await;
+    let store = harness.store();
+    let longest = i64::try_from(Lease::LONGEST.as_secs()).unwrap_or(i64::MAX);
+    for number in [1, 2] {
+        start(&*store, number).await;
+        done(store.claim(&run_id(number), format!("dead{number}"), at(100_000), LEASE).await);
+    }
+    // Set back by less than the longest lease, it may have been given just now.
+    let until = 100_030;
+    let back = until - longest;
+    assert!(matches!(
+        store.claim(&run_id(1), "early".to_owned(), at(back), LEASE).await,
+        Err(ClaimError::Leased { until: end }) if end == at(until)
+    ));
+    assert_eq!(claim_any(&*store, &["default"], "early", back).await, None);
+    // By more, nobody can have been given it.
+    let back = back - 1;
+    assert_eq!(done(store.run(&run_id(1), at(back)).await).status(), "queued");
+    assert_eq!(done(store.claim(&run_id(1), "next".to_owned(), at(back), LEASE).await), lease(1, "next"));
+    assert!(!done(store.heartbeat(&lease(1, "dead1"), at(back), LEASE).await), "somebody else has come");
+    assert_eq!(claim_any(&*store, &["default"], "other", back).await, Some(lease(2, "other")));
+    assert_eq!(claim_any(&*store, &["default"], "third", back + 29).await, None, "these are leases like any");
+}
+
+pub async fn rule_r6_a_worker_that_lives_keeps_its_run_when_the_clock_is_set_back<H: Harness>() {
+    let harness = H::fresh().await;
+    let store = harness.store();
+    let run = start(&*store, 1).await;
+    let lease = done(store.claim(run.id(), "alive".to_owned(), at(100_000), LEASE).await);
+    assert!(done(store.heartbeat(&lease, at(10), LEASE).await), "nobody else has come");
+    assert!(matches!(
+        store.claim(run.id(), "other".to_owned(), at(39), LEASE).await,
+        Err(ClaimError::Leased { until }) if until == at(40)
+    ));
+    // However much a worker asks for, it gets no more than the longest lease.
+    assert!(done(store.heartbeat(&lease, at(11), Duration::from_secs(1_000_000)).await));
+    let longest = at(11).checked_add(Lease::LONGEST).unwrap_or(at(11));
+    assert!(matches!(
+        store.claim(run.id(), "other".to_owned(), at(12), LEASE).await,
+        Err(ClaimError::Leased { until }) if until == longest
+    ));
+}
+
 pub async fn rule_r6_the_run_that_has_waited_longest_is_claimed<H: Harness>() {
     let harness = H::fresh().await;
     let store = harness.store();

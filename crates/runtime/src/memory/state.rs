@@ -99,7 +99,7 @@ impl State {
     pub(super) fn grant(&mut self, run: &RunId, token: String, now: Timestamp, length: Duration) -> Lease {
         let ticket = self.ticket();
         if let Some(kept) = self.run_mut(run) {
-            kept.lease = Some((token.clone(), end(now, length)));
+            kept.lease = Some((token.clone(), Lease::end(now, length)));
             // A run that is lost again and again stands in nobody's way (R2).
             kept.ticket = ticket;
         }
@@ -150,9 +150,14 @@ impl KeptRun {
         self.log.len() as u64
     }
 
-    /// When the lease that somebody holds now would end. It is over from that moment on.
+    /// When the lease would end that keeps others out now.
     pub(super) fn leased_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.lease.as_ref().map(|(_, until)| *until).filter(|until| now < *until)
+        self.lease.as_ref().map(|(_, until)| *until).filter(|until| Lease::keeps_out(*until, now))
+    }
+
+    /// Whether the holder of this token still has the run. Nobody else has come, and its lease is not over.
+    pub(super) fn is_held_by(&self, token: &str, now: Timestamp) -> bool {
+        self.lease.as_ref().is_some_and(|(held, until)| held == token && now < *until)
     }
 
     pub(super) fn has_token(&self, token: &str) -> bool {
@@ -166,10 +171,6 @@ impl KeptRun {
             revision: Revision(self.revision()),
         }
     }
-}
-
-pub(super) fn end(now: Timestamp, length: Duration) -> Timestamp {
-    now.checked_add(length).unwrap_or(Timestamp::MAX)
 }
 
 pub(super) fn next_number<T>(rows: &BTreeMap<u64, T>) -> u64 {

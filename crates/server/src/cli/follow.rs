@@ -37,6 +37,8 @@ pub(crate) struct Manner {
 enum Stop {
     Done(Box<Finished>),
     Waiting(Box<Waiting>),
+    /// It waits, and its question was shown here already.
+    LeftWaiting(Box<Waiting>),
     Interrupted,
     AgentGone,
 }
@@ -136,7 +138,7 @@ impl<'a> Follow<'a> {
             }
             match ask::in_place(self.session, self.runtime, &waiting, &mut lines, &self.stop, style).await? {
                 Asked::Settled => {}
-                Asked::Waits => return Ok(Stop::Waiting(waiting)),
+                Asked::Waits => return Ok(Stop::LeftWaiting(waiting)),
             }
         }
     }
@@ -209,7 +211,12 @@ impl<'a> Follow<'a> {
                     self.print_json(&waiting.run).await?;
                 } else {
                     self.tell_question(&waiting);
+                    self.tell_ways_out(&waiting);
                 }
+                Ok(Exit::Waiting)
+            }
+            Stop::LeftWaiting(waiting) => {
+                self.tell_ways_out(&waiting);
                 Ok(Exit::Waiting)
             }
             Stop::Interrupted => {
@@ -276,6 +283,9 @@ impl<'a> Follow<'a> {
         let style = Style::for_stdout(&self.session.setup.environment);
         let now = self.session.now(&waiting.run, &waiting.record);
         show::out(&show::pending::question(&waiting.record, &waiting.run, &now, self.session.view(), style));
+    }
+
+    fn tell_ways_out(&self, waiting: &Waiting) {
         let ways = self.session.ways_out(&waiting.record, &waiting.run);
         show::out(&format!("Run {} waits for a person. {}", waiting.run.id(), ways.join("\n")));
     }

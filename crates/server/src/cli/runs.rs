@@ -314,8 +314,12 @@ async fn resumed(arguments: Resume, invocation: Invocation) -> Result<Exit, Fail
     Follow::new(&session, &runtime, id, Manner { json: arguments.json, asks: true }, stop).to_its_stop().await
 }
 
-/// Until when another process has the run, as far as it says.
 async fn worked_on(session: &Session, id: &RunId) -> Failure {
+    Failure::ended(worked_on_words(session, id).await)
+}
+
+/// Until when another process has the run, as far as it says.
+async fn worked_on_words(session: &Session, id: &RunId) -> String {
     let (now, token) = (session.setup.clock.now(), "0".repeat(32));
     let until = match session.setup.store.claim(id, token, now, std::time::Duration::ZERO).await {
         Err(countersign::ClaimError::Leased { until }) => {
@@ -323,22 +327,28 @@ async fn worked_on(session: &Session, id: &RunId) -> Failure {
         }
         Ok(_) | Err(_) => String::new(),
     };
-    Failure::ended(format!("another process works on run {id}{until}; wait for it, or try again after that"))
+    format!("another process works on run {id}{until}; wait for it, or try again after that")
 }
 
 async fn all_resumed(session: &Session, json: bool, stop: &Interrupt) -> Result<Exit, Failure> {
     let filter =
         RunFilter { states: vec![RunState::Active], owner: owner_filter(session), ..RunFilter::default() };
-    let (mut owed, mut cursor) = (Vec::new(), None);
+    let (mut owed, mut elsewhere, mut cursor) = (Vec::new(), Vec::new(), None);
     loop {
         let page =
             session.setup.store.runs(&filter, session.setup.clock.now(), LISTED_MAX, cursor.as_deref()).await;
         let page = page.map_err(|fault| Failure::store("the runs cannot be listed", &fault))?;
-        owed.extend(page.items.into_iter().filter(|listing| !listing.leased).map(|listing| listing.row.id));
+        for listing in page.items {
+            let of = if listing.leased { &mut elsewhere } else { &mut owed };
+            of.push(listing.row.id);
+        }
         cursor = page.next;
         if cursor.is_none() {
             break;
         }
+    }
+    for id in elsewhere.iter().rev() {
+        show::err(&format!("note: {}", worked_on_words(session, id).await));
     }
     if owed.is_empty() && !json {
         show::out("No run is owed work that nobody does.");

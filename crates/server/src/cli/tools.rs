@@ -6,6 +6,7 @@ use countersign::{
     ToolPolicy as _, ToolSpec, UnattendedFilter as _, Verdict, Word, needs_approval, runs_unattended,
 };
 
+use crate::config::nearest::nearest;
 use crate::show::{self, Style, table::table};
 use crate::{escape, json};
 
@@ -251,9 +252,17 @@ async fn explained(arguments: Explain, invocation: Invocation) -> Result<Exit, F
         return Err(Failure::ended("the policy gave no verdict; this is a fault of the program"));
     };
     let spec = runtime.parts().tools.find(&arguments.name);
+    // Whoever asks in a script is to notice that it asks about nothing.
+    let gone = || {
+        let known: Vec<&str> = runtime.parts().tools.tools().map(|tool| tool.spec.name.as_str()).collect();
+        let nearest = nearest(&arguments.name, &known);
+        let meant = nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        let name = escape::short(&arguments.name, 64);
+        Failure::usage(format!("no tool has the name {name}, byte for byte{meant}"))
+    };
     if arguments.json {
         show::out(&escape::json(&json::verdict(verdict, spec)));
-        return Ok(Exit::Done);
+        return if spec.is_some() { Ok(Exit::Done) } else { Err(gone()) };
     }
     let style = Style::for_stdout(&session.setup.environment);
     let name = escape::short(&verdict.tool, 64);
@@ -281,8 +290,9 @@ async fn explained(arguments: Explain, invocation: Invocation) -> Result<Exit, F
             "not offered to unattended runs"
         };
         show::out(&format!("  unattended  {unattended}"));
+        return Ok(Exit::Done);
     }
-    Ok(Exit::Done)
+    Err(gone())
 }
 
 /// The five gates in order. After the one that denies no further one is asked.

@@ -270,6 +270,7 @@ fn an_error_names_file_line_key_and_what_was_meant() {
         ),
         ("database = \"postgres://u@h/d?sslmode=prefer\"", ":1: database: sslmode must be disable, require,"),
         ("database = \"postgres://u@h\"", ":1: database: it names no database"),
+        ("[workers]\nlease = \"11m\"", ":2: workers.lease: a lease is at most 10m"),
         ("database = \"runs.db\"", ":1: database: a database is written \"sqlite:PATH\""),
         ("[providers.x]\nkind = \"open\"", ":2: providers.x.kind: it must be one of openai, demo"),
         (

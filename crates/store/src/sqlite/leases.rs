@@ -1,8 +1,9 @@
 //! Who works on a run (R6).
 //!
 //! Invariant: at any moment at most one token is good for a run. A lease is live before its `until` and over
-//! from that moment on, whether or not somebody else has come; the moment is the caller's. A lease only keeps
-//! workers apart: that the log stays right is the revision's work.
+//! from that moment on, whether or not somebody else has come; the moment is the caller's. One whose `until` lies
+//! further ahead than any lease can keeps nobody out ([`Lease::keeps_out`]). A lease only keeps workers apart:
+//! that the log stays right is the revision's work.
 
 use std::time::Duration;
 
@@ -24,9 +25,8 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// The end; the end of all time if the length leads beyond it.
     fn until(self) -> String {
-        time::text(self.now.checked_add(self.length).unwrap_or(Timestamp::MAX))
+        time::text(Lease::end(self.now, self.length))
     }
 }
 
@@ -73,10 +73,10 @@ pub(super) fn next(
 ) -> Result<Option<RunRecord>, StoreFault> {
     keys::current(tx, vault)?;
     let mut select = tx.prepare_cached(&queue()).map_err(fault)?;
-    let now_text = time::text(now);
+    let (now_text, last) = (time::text(now), time::text(Lease::end(now, Lease::LONGEST)));
     let mut first: Option<(i64, RunRecord)> = None;
     for agent in agents {
-        let mut rows = select.query((agent.as_str(), &now_text)).map_err(fault)?;
+        let mut rows = select.query((agent.as_str(), &now_text, &last)).map_err(fault)?;
         while let Some(row) = rows.next().map_err(fault)? {
             let ticket: i64 = row.get("ticket").map_err(fault)?;
             if first.as_ref().is_some_and(|(earlier, _)| *earlier < ticket) {
@@ -95,7 +95,7 @@ pub(super) fn next(
 pub(super) fn queue() -> String {
     format!(
         "SELECT {}, ticket FROM runs WHERE state = 'active' AND agent = ?1 \
-         AND (lease_until IS NULL OR lease_until <= ?2) ORDER BY ticket",
+         AND (lease_until IS NULL OR lease_until <= ?2 OR lease_until > ?3) ORDER BY ticket",
         RunRecord::COLUMNS
     )
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use countersign::{Durability, StoreFault};
+use countersign::{Durability, Lease, StoreFault};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -133,8 +133,9 @@ fn retire(tx: &Transaction<'_>, vault: &Vault, now: Timestamp) -> Result<bool, R
 fn in_use_until(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Timestamp>, StoreFault> {
     let until: Option<String> = tx
         .query_row(
-            "SELECT in_use_until FROM rotation WHERE EXISTS (SELECT 1 FROM runs WHERE lease_until > ?1)",
-            [time::text(now)],
+            "SELECT in_use_until FROM rotation \
+             WHERE EXISTS (SELECT 1 FROM runs WHERE lease_until > ?1 AND lease_until <= ?2)",
+            [time::text(now), time::text(Lease::end(now, Lease::LONGEST))],
             |row| row.get(0),
         )
         .optional()

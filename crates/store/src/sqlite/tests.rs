@@ -159,7 +159,7 @@ async fn rule_a8_a_judgement_is_not_stored_on_rights_that_changed_meanwhile() {
 }
 
 #[tokio::test]
-async fn rule_r2_an_entry_of_a_newer_version_is_refused_and_left_untouched() {
+async fn case_c20_rule_r2_an_entry_of_a_newer_version_is_refused_and_left_untouched() {
     let (_folder, store) = store();
     let run = start(&store, 1).await;
     let run = go_on(&store, &run, vec![words("x")], at(2)).await;

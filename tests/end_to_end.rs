@@ -23,6 +23,8 @@ mod docs;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod resume;
 #[cfg(test)]
 mod safety;

@@ -1,0 +1,346 @@
+//! Kill -9 at random moments: while runs start, are approved and go on, and while the master key is changed.
+//!
+//! Whatever was killed when: every question still opens and can be answered to its run's end, the examination
+//! finds nothing, and the tool's own ledger has each approved write exactly once. The moment of a kill is the one
+//! thing here that is a matter of time: a random part of what the command took when nobody killed it.
+//!
+//! `KILLS=200 KILLS_SEED=7 cargo test -p countersign-server --test end_to_end kills` chooses how many, and
+//! repeats the choices of an earlier time. Which instruction a kill hits is never the same twice.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::model::{Play, Server, calls, says};
+use crate::support::tool::{Comes, ToolServer};
+use crate::support::{Done, Folder, declared, text, until_at_most};
+
+const KILLS: u64 = 200;
+/// The kills are shared by this many installations, one after another in each and side by side.
+const INSTALLATIONS: u64 = 4;
+
+/// How long a tool works: so long that kills hit it at work, and not only before and after.
+const TOOL: Duration = Duration::from_millis(40);
+
+/// How often is looked whether all has come to its end, each time with several commands: a multiple of the lease.
+const LOOKS: u32 = 60;
+
+/// Chosen from outside, or not.
+fn chosen(variable: &str) -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "how a test is to be repeated")]
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|error| panic!("{variable}: {error}")))
+}
+
+/// Numbers that look random, from a seed (SplitMix64).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// A moment within this.
+    fn moment(&mut self, of: Duration) -> Duration {
+        of * u32::try_from(self.below(1000)).unwrap() / 1000
+    }
+}
+
+/// Reads, then writes what may be repeated, then writes what may not; asks again for what did not happen.
+fn next_turn(request: &Value) -> Play {
+    let said: Vec<&str> = request["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| text(&message["content"]))
+        .collect();
+    let next =
+        ["get", "save", "drop"].into_iter().find(|tool| !said.contains(&format!("{tool} done").as_str()));
+    next.map_or_else(|| says("done"), |tool| calls(&[(tool, json!({ "id": 1 }))]))
+}
+
+/// How often each run called with each key.
+type Ledger = BTreeMap<String, BTreeMap<String, usize>>;
+
+/// An installation with its tools. What it did is in their ledgers.
+struct Installation {
+    folder: Folder,
+    get: ToolServer,
+    save: ToolServer,
+    drop: ToolServer,
+    model: Server,
+}
+
+impl Installation {
+    fn new() -> Self {
+        let model = Server::answering(next_turn);
+        let folder = Folder::new();
+        folder.configure(model.url(), "");
+        folder.configure_more("[workers]\nlease = \"1s\"\n");
+        let tool = |name: &str, effect: &str| {
+            let tool = ToolServer::start(Comes::Takes(
+                TOOL,
+                json!({ "content": format!("{name} done") }).to_string().into(),
+            ));
+            folder.configure_more(&declared(
+                name,
+                &format!("http = \"{}\"", tool.url),
+                effect,
+                "timeout = \"2s\"",
+            ));
+            tool
+        };
+        let (get, save, drop) =
+            (tool("get", "read"), tool("save", "idempotent_write"), tool("drop", "write"));
+        Self { folder, get, save, drop, model }
+    }
+
+    /// How many words were said to the model and the tools so far.
+    fn words(&self) -> usize {
+        self.model.count() + self.get.count() + self.save.count() + self.drop.count()
+    }
+
+    /// The open questions, each of which must open.
+    fn open(&self) -> Vec<Value> {
+        let list = self.folder.json(&["pending", "list", "--json"]);
+        let show = |item: &Value| self.folder.json(&["pending", "show", text(&item["id"]), "--json"]);
+        list["items"].as_array().unwrap().iter().map(show).collect()
+    }
+
+    /// Approves, or says what the ledger says; records it only.
+    fn answer(&self, open: &Value) -> Done {
+        let mut arguments = vec!["approve", text(&open["id"]), "--digest", text(&open["digest"]), "--detach"];
+        let call = &open["resolution"]["call"];
+        let happened = [("save done", &self.save), ("drop done", &self.drop)]
+            .into_iter()
+            .find(|(_, tool)| tool.calls().iter().any(|(_, body)| body["call"] == *call));
+        if open["kind"] == "resolution" {
+            arguments[0] = "settle";
+            match happened {
+                Some((result, _)) => arguments.extend(["--outcome", "happened", "--result", result]),
+                None => arguments.extend(["--outcome", "did_not_happen"]),
+            }
+        }
+        self.folder.run(&arguments)
+    }
+
+    fn ledger(tool: &ToolServer) -> Ledger {
+        let mut runs = Ledger::new();
+        for (key, body) in tool.calls() {
+            *runs.entry(text(&body["run"]).to_owned()).or_default().entry(key).or_default() += 1;
+        }
+        runs
+    }
+}
+
+/// A command that is killed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Act {
+    Migrate,
+    Run,
+    Approve,
+    ApproveOnly,
+    Resume,
+    Rotate,
+}
+
+/// From where the moment of a kill is counted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum From {
+    /// The beginning of the command.
+    Start,
+    /// Its first word to a model or a tool: little of a command's life, and most of what can go wrong.
+    Work,
+}
+
+/// What each takes from there when nobody kills it.
+type Usual = BTreeMap<(Act, From), Duration>;
+
+fn timed(act: impl FnOnce() -> Done) -> (Duration, Done) {
+    #[expect(clippy::disallowed_methods, reason = "what a command takes says when it can be killed")]
+    let begin = Instant::now();
+    let done = act();
+    (begin.elapsed(), done)
+}
+
+fn measured() -> Usual {
+    let at = Installation::new();
+    let took = |arguments: &[&str], exit: i32| {
+        let (took, done) = timed(|| at.folder.run(arguments));
+        done.expect(exit);
+        took
+    };
+    let mut took: Vec<(Act, Duration)> = vec![
+        (Act::Migrate, took(&["db", "migrate"], 0)),
+        (Act::Run, took(&["run", "x"], 3)),
+        (Act::Rotate, took(&["keys", "rotate"], 0)),
+    ];
+    let (only, done) = timed(|| at.answer(&at.open()[0]));
+    done.expect(0);
+    let (resume, done) = timed(|| at.folder.run(&["runs", "resume", "--all"]));
+    done.expect(3);
+    let (approve, done) = timed(|| at.folder.decide("approve", &[]));
+    done.expect(0);
+    took.extend([(Act::ApproveOnly, only), (Act::Resume, resume), (Act::Approve, approve)]);
+    took.into_iter()
+        .flat_map(|(act, took)| [((act, From::Start), took), ((act, From::Work), took / 4)])
+        .collect()
+}
+
+/// One installation under its kills.
+struct Campaign {
+    at: Installation,
+    chance: Chance,
+    usual: Usual,
+    /// How many were alive when they were killed.
+    killed: u64,
+}
+
+impl Campaign {
+    fn begins(&self, arguments: &[&str]) -> Child {
+        self.at.folder.command(arguments).spawn().unwrap()
+    }
+
+    /// Kills it at a random moment of its life.
+    fn ends(&mut self, act: Act, mut child: Child) {
+        let from = if matches!(act, Act::Run | Act::Resume | Act::Approve) && self.chance.below(3) > 0 {
+            let words = self.at.words();
+            while self.at.words() == words && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            From::Work
+        } else {
+            From::Start
+        };
+        let usual = self.usual.get_mut(&(act, from)).unwrap();
+        std::thread::sleep(self.chance.moment(*usual));
+        child.kill().unwrap();
+        let alive = child.wait().unwrap().code().is_none();
+        self.killed += u64::from(alive);
+        // What it takes changes with what else this machine does: about every third is to come to its end.
+        *usual = *usual * if alive { 23 } else { 16 } / 20;
+    }
+
+    /// One of these.
+    fn any<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        let chosen = self.chance.below(of.len().max(1) as u64);
+        of.get(usize::try_from(chosen).unwrap()).copied()
+    }
+
+    /// The next command.
+    fn next(&mut self) -> (Act, Child) {
+        use Act::{Approve, ApproveOnly, Resume, Rotate, Run};
+        let act = self.any(&[Run, Resume, Resume, ApproveOnly, ApproveOnly, Approve, Rotate]).unwrap();
+        let arguments: &[&str] = match act {
+            Approve | ApproveOnly => {
+                let open =
+                    self.at.folder.json(&["pending", "list", "--json"])["items"].as_array().unwrap().clone();
+                let open: Vec<&Value> = open.iter().collect();
+                let Some(open) = self.any(&open) else { return (Run, self.begins(&["run", "x"])) };
+                let approve = ["approve", text(&open["id"]), "--digest", text(&open["digest"]), "--detach"];
+                let arguments = if act == ApproveOnly { &approve[..] } else { &approve[..4] };
+                return (act, self.begins(arguments));
+            }
+            Resume => &["runs", "resume", "--all"],
+            Rotate => &["keys", "rotate"],
+            Run | Act::Migrate => &["run", "x"],
+        };
+        (act, self.begins(arguments))
+    }
+
+    fn goes_on_to(&mut self, kills: u64) {
+        // The first command of all makes the key and the database.
+        for _ in 0..kills / 10 {
+            let child = self.begins(&["db", "migrate"]);
+            self.ends(Act::Migrate, child);
+        }
+        self.at.folder.run(&["db", "migrate"]).expect(0);
+        while self.killed < kills {
+            let (act, child) = self.next();
+            // Every third time the key is changed beside it, and that is killed too.
+            let beside = (self.chance.below(3) == 0).then(|| self.begins(&["keys", "rotate"]));
+            if let Some(beside) = beside {
+                self.ends(Act::Rotate, beside);
+            }
+            self.ends(act, child);
+        }
+    }
+}
+
+/// Whatever was killed when. Says how many runs there were.
+fn ends_well(at: &Installation) -> usize {
+    until_at_most(LOOKS, "a change of the key that comes to its end", || {
+        (at.folder.run(&["keys", "rotate"]).exit == 0).then_some(())
+    });
+    until_at_most(LOOKS, "an end of every run", || {
+        at.folder.run(&["runs", "resume", "--all"]);
+        let open = at.open();
+        for open in &open {
+            // Whether a write did not happen is known only after its deadline.
+            assert!(matches!(at.answer(open), Done { exit: 0, .. } | Done { exit: 5, .. }), "{open}");
+        }
+        let runs = at.folder.json(&["runs", "list", "--json"]);
+        let ended = |run: &Value| !run["finished_at"].is_null();
+        (open.is_empty() && runs["items"].as_array().unwrap().iter().all(ended)).then_some(())
+    });
+    let doctor = at.folder.run(&["db", "doctor"]);
+    assert!(doctor.exit == 0 && doctor.out.starts_with("Nothing was found"), "{doctor:?}");
+
+    let (got, saved, dropped) =
+        (Installation::ledger(&at.get), Installation::ledger(&at.save), Installation::ledger(&at.drop));
+    let runs = at.folder.json(&["runs", "list", "--json"]);
+    assert_eq!(runs["next"], Value::Null, "all of them");
+    let runs = runs["items"].as_array().unwrap();
+    for run in runs {
+        let times = |ledger: &Ledger| {
+            ledger.get(text(&run["id"])).map(|keys| keys.values().copied().collect()).unwrap_or_default()
+        };
+        let (got, saved, dropped): (Vec<usize>, Vec<usize>, Vec<usize>) =
+            (times(&got), times(&saved), times(&dropped));
+        // A read that ended its worker three times ends the run, before anything was asked.
+        if run["error"]["code"] == "poisoned" {
+            assert!(saved.is_empty() && dropped.is_empty(), "{run}");
+            continue;
+        }
+        assert_eq!(run["status"], "completed", "{run}");
+        assert!(!got.is_empty(), "{run}");
+        assert_eq!(saved.len(), 1, "one call, however often it came, under one key: {run}");
+        assert_eq!(dropped, [1], "an approved write happens once: {run}");
+    }
+    let known = |id: &String| runs.iter().any(|run| run["id"] == **id);
+    assert!(
+        [&got, &saved, &dropped].iter().flat_map(|ledger| ledger.keys()).all(known),
+        "of runs that are there"
+    );
+    runs.len()
+}
+
+#[test]
+fn rule_r3_rule_s3_killed_two_hundred_times_nothing_is_lost_and_nothing_happens_twice() {
+    let seed = chosen("KILLS_SEED").unwrap_or_else(|| RandomState::new().hash_one("seed"));
+    let kills = chosen("KILLS").unwrap_or(KILLS).div_ceil(INSTALLATIONS);
+    // Shown by the test runner when this fails.
+    println!("KILLS_SEED={seed}");
+    let usual = measured();
+    let runs: usize = std::thread::scope(|scope| {
+        let campaign = |installation| {
+            let (usual, chance) = (usual.clone(), Chance(seed.wrapping_add(installation)));
+            let mut campaign = Campaign { at: Installation::new(), chance, usual, killed: 0 };
+            scope.spawn(move || {
+                campaign.goes_on_to(kills);
+                ends_well(&campaign.at)
+            })
+        };
+        let campaigns: Vec<_> = (0..INSTALLATIONS).map(campaign).collect();
+        campaigns.into_iter().map(|campaign| campaign.join().unwrap()).sum()
+    });
+    assert!(runs as u64 > kills / 4, "nearly nothing was ever at work: {runs} runs");
+}

@@ -21,7 +21,7 @@ fn windowed(window: Option<u64>, input: Vec<InputMessage>) -> Story {
 /// A turn of one read with a result of so many bytes.
 fn read(story: &mut Story, call: &str, bytes: usize) {
     story.calls(&[(call, "page_get", "{}")]).start(call);
-    let result = CallResult::from_tool(ResultKind::Ok, &"x".repeat(bytes), vec![], 1);
+    let result = CallResult::from_tool(ResultKind::Ok, "x".repeat(bytes), vec![], 1);
     let event = story.result(call, result);
     story.tell(event);
 }

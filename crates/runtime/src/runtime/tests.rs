@@ -39,7 +39,7 @@ impl Bed {
             system_prompt: None,
             groups: GroupSetting::Unrestricted,
             skills: Vec::new(),
-            limits: RunLimits { iterations_max: 20, tokens_max: None },
+            limits: RunLimits::iterations(20),
             approval_ttl: Some(OPEN),
             second_approver: false,
         };

@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use countersign::{
     Attribution, CallFinished, CallId, CallResult, CallStarted, CallUnknown, CallVerdict, Closing,
-    ContextFitted, Created, DataClass, Detail, Digest, Effect, EnableState, FailCode, Finish, Form, GateDenied, HeldFacts, Limit,
-    LimitReached, ModelFailCode, ModelFailed, ModelReplied, Opaque, OperatorWord, Pending, PendingClosed,
-    PendingDecided, PendingId, PendingRefused, PendingStatus, Preview, ProposedCall, Refusal, Reply,
-    ResultKind, RunCancelled, RunCompleted, RunFailed, RunId, RunLimits, ToolRequest, Usage, VerdictWord,
-    Zone,
+    ContextFitted, Created, DataClass, Detail, Digest, Effect, EnableState, FailCode, Finish, Form,
+    GateDenied, HeldFacts, Limit, LimitReached, ModelFailCode, ModelFailed, ModelReplied, Opaque,
+    OperatorWord, Pending, PendingClosed, PendingDecided, PendingId, PendingRefused, PendingStatus, Preview,
+    ProposedCall, Refusal, Reply, ResultKind, RunCancelled, RunCompleted, RunFailed, RunId, RunLimits,
+    ToolRequest, Usage, VerdictWord, Zone,
 };
 
 use super::*;

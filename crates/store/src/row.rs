@@ -165,7 +165,7 @@ impl<'r> Cells<'r> {
     }
 
     /// A name or an id.
-    fn name<T: std::str::FromStr<Err: Display>>(&self, column: &'static str) -> Result<T, BadRow> {
+    pub(crate) fn name<T: std::str::FromStr<Err: Display>>(&self, column: &'static str) -> Result<T, BadRow> {
         self.text(column)?.parse().map_err(|_| self.bad(column, NotThis::Kind("name")))
     }
 

@@ -10,7 +10,7 @@ use futures_util::future::try_join;
 use jiff::Timestamp;
 
 use super::connections::{Begin, Parameter, Transaction, damage};
-use super::log::log_statement;
+use super::log::{find, log_statement};
 use super::{PostgresStore, keys};
 use crate::entries::{Broken, Walk};
 use crate::finding::{Finding, Report, shown};
@@ -131,7 +131,7 @@ impl PostgresStore {
         let pendings = format!(
             "SELECT {PENDING_COLUMNS}, convert_to(id, 'UTF8') AS name FROM pendings WHERE run = $1 ORDER BY number"
         );
-        let [log, pendings] = tx.statements([&log_statement(), &pendings]).await?;
+        let [log, pendings, find] = tx.statements([&log_statement(), &pendings, &find()]).await?;
         let id: [Parameter<'_>; 1] = [&record.row.id.as_str()];
         let (log, pendings) = tx.go_on(try_join(tx.query(&log, &id), tx.query(&pendings, &id))).await?;
         let read = if record.erased_at.is_some() {
@@ -148,6 +148,12 @@ impl PostgresStore {
             }
         };
         let folded = inspection::log(record, read, report)?;
+        if let Some(before) = inspection::predecessor(record, folded.as_ref()) {
+            let id: [Parameter<'_>; 1] = [&before.as_str()];
+            let rows = tx.go_on(tx.query(&find, &id)).await?;
+            let found = rows.first().map(|row| RunRecord::read(row, &self.vault.root));
+            inspection::goes_on(record, before, found, report);
+        }
         let mut found = Vec::new();
         for row in &pendings {
             let name = Cells::of(row, "pendings", "id").bytes("name")?.to_vec();

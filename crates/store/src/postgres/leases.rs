@@ -2,7 +2,8 @@
 //!
 //! Invariant: at any moment at most one token is good for a run. A lease is live before its `until` and over
 //! from that moment on, whether or not somebody else has come; the moment is the caller's, whose clock is the
-//! database's ([`super::DatabaseClock`]). A lease only keeps workers apart: that the log stays right is the
+//! database's ([`super::DatabaseClock`]). One whose `until` lies further ahead than any lease can keeps nobody out
+//! ([`Lease::keeps_out`]). A lease only keeps workers apart: that the log stays right is the
 //! revision's work. Claims take the rows that nobody has locked, so they do not wait for each other.
 
 use std::time::Duration;
@@ -26,9 +27,8 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// The end; the end of all time if the length leads beyond it.
     fn until(self) -> String {
-        time::text(self.now.checked_add(self.length).unwrap_or(Timestamp::MAX))
+        time::text(Lease::end(self.now, self.length))
     }
 }
 
@@ -36,7 +36,7 @@ impl Term {
 fn queue() -> String {
     format!(
         "SELECT {}, ticket, {TIME} FROM runs WHERE state = 'active' AND agent = ANY($1) \
-         AND (lease_until IS NULL OR lease_until <= $2) AND ticket > $3 ORDER BY ticket LIMIT 1 \
+         AND (lease_until IS NULL OR lease_until <= $2 OR lease_until > $4) AND ticket > $3 ORDER BY ticket LIMIT 1 \
          FOR UPDATE SKIP LOCKED",
         RunRecord::COLUMNS
     )
@@ -87,8 +87,8 @@ impl PostgresStore {
         let [shared, installation, next] =
             tx.statements([keys::SHARED, keys::INSTALLATION, &queue()]).await?;
         let agents: Vec<&str> = agents.iter().map(AgentName::as_str).collect();
-        let now = time::text(term.now);
-        let first: [Parameter<'_>; 3] = [&agents, &now, &i64::MIN];
+        let (now, last) = (time::text(term.now), time::text(Lease::end(term.now, Lease::LONGEST)));
+        let first: [Parameter<'_>; 4] = [&agents, &now, &i64::MIN, &last];
         let sent = self.clock.sent();
         let (_, stored, mut rows) = tx
             .start(try_join3(tx.query(&shared, &[]), tx.query(&installation, &[]), tx.query(&next, &first)))
@@ -101,7 +101,7 @@ impl PostgresStore {
                 return grant(&tx, record, token, term).await.map(Some);
             }
             let ticket = Cells::of(row, "runs", "id").number("ticket")?;
-            let behind: [Parameter<'_>; 3] = [&agents, &now, &ticket];
+            let behind: [Parameter<'_>; 4] = [&agents, &now, &ticket, &last];
             rows = tx.go_on(tx.query(&next, &behind)).await?;
         }
         Ok(None)

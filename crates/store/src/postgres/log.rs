@@ -33,13 +33,18 @@ pub(super) struct Aim<'a> {
 pub(super) const TIME: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS clock";
 
 /// The statement that finds a run.
-fn find() -> String {
+pub(super) fn find() -> String {
     format!("SELECT {} FROM runs WHERE id = $1", RunRecord::COLUMNS)
 }
 
 /// The statement that finds a run and keeps everybody else from changing it.
 pub(super) fn lock() -> String {
     format!("SELECT {}, {TIME} FROM runs WHERE id = $1 FOR UPDATE", RunRecord::COLUMNS)
+}
+
+/// The statement that finds a run and keeps it as it is, as long as somebody relies on that.
+fn hold() -> String {
+    format!("SELECT {} FROM runs WHERE id = $1 FOR SHARE", RunRecord::COLUMNS)
 }
 
 /// The statement of a whole log.
@@ -54,7 +59,8 @@ fn end_statement() -> String {
 
 const INSERT_RUN: &str = "INSERT INTO runs (id, state, agent, owner, unattended, iterations, input_tokens, output_tokens, \
      cached_input_tokens, unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, revision, head, mac, \
-     key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+     key, continues) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
 
 /// What a run was created with never changes. The indexes are kept only where their columns changed, which
 /// PostgreSQL sees by itself.
@@ -89,18 +95,27 @@ impl PostgresStore {
 
     pub(super) async fn create_run(&self, changes: &Changes) -> Result<(), CreateError> {
         let tx = self.connections.transaction(Begin::Write(changes.durability())).await?;
-        let [shared, installation, insert] =
-            tx.statements([keys::SHARED, keys::INSTALLATION, INSERT_RUN]).await?;
+        let [shared, installation, hold, insert] =
+            tx.statements([keys::SHARED, keys::INSTALLATION, &hold(), INSERT_RUN]).await?;
         let (_, rows) = tx.start(try_join(tx.query(&shared, &[]), tx.query(&installation, &[]))).await?;
         let master = crate::keys::current(&self.vault, &keys::follow(&rows, &self.vault)?)?;
         let row = changes.row();
+        if let Some(before) = &row.continues {
+            let id: [Parameter<'_>; 1] = [&before.as_str()];
+            let found = tx.go_on(tx.query(&hold, &id)).await?;
+            let found = found.first().and_then(|row| RunRecord::read(row, &self.vault.root).ok());
+            if !found.is_some_and(|found| found.row.state.is_end() && found.erased_at.is_none()) {
+                return Err(CreateError::NotContinuable(before.clone()));
+            }
+        }
         let (key, sealed_key) = self.vault.new_run(&master, &row.id)?;
         let entries = Entries::of(changes, &key, &self.vault, 0, Chain::BEGIN)?;
         let mac = self.vault.root.chain(&row.id).row(row, entries.revision, &entries.head, None);
         let store = Storing::prepare(&tx, changes, &entries, row.state == RunState::Active).await?;
         let times = [time::text(row.created_at), time::text(row.updated_at)];
         let finished_at = row.finished_at.map(time::text);
-        let parameters: [Parameter<'_>; 19] = [
+        let continues = row.continues.as_ref().map(RunId::as_str);
+        let parameters: [Parameter<'_>; 20] = [
             &row.id.as_str(),
             &row.state.as_str(),
             &row.agent.as_str(),
@@ -120,6 +135,7 @@ impl PostgresStore {
             &entries.head.as_slice(),
             &mac.as_slice(),
             &sealed_key,
+            &continues,
         ];
         match tx.commit(try_join(tx.query(&insert, &parameters), store.all(&tx))).await {
             Ok(_) => Ok(()),

@@ -3,7 +3,7 @@
 //! Invariant: each holds the keys alone ([`keys::ALONE`]), except taking runs over, which only holds their rows.
 
 use async_trait::async_trait;
-use countersign::{Durability, StoreFault};
+use countersign::{Durability, Lease, StoreFault};
 use futures_util::future::try_join;
 use jiff::Timestamp;
 
@@ -80,12 +80,13 @@ impl PostgresStore {
         let Some((from, to)) = rotation::retiring(installation, &self.vault)? else { return Ok(None) };
         let [in_use, forget] = tx
             .statements([
-                "SELECT in_use_until FROM rotation WHERE EXISTS (SELECT 1 FROM runs WHERE lease_until > $1)",
+                "SELECT in_use_until FROM rotation \
+                 WHERE EXISTS (SELECT 1 FROM runs WHERE lease_until > $1 AND lease_until <= $2)",
                 "DELETE FROM rotation",
             ])
             .await?;
-        let moment = time::text(now);
-        let in_use = tx.go_on(tx.query(&in_use, &[&moment])).await?;
+        let (moment, last) = (time::text(now), time::text(Lease::end(now, Lease::LONGEST)));
+        let in_use = tx.go_on(tx.query(&in_use, &[&moment, &last])).await?;
         let until = in_use
             .first()
             .and_then(|row| Cells::of(row, "rotation", "in_use_until").time("in_use_until").ok());

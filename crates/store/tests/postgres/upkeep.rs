@@ -4,15 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use countersign::contract::sample::{
-    approval, at, completion, created, go_on, pending_id, run_id, start, start_waiting, subject, words,
+    approval, at, completion, continuation, created, go_on, pending_id, run_id, start, start_waiting,
+    subject, words,
 };
 use countersign::{
-    Append, AppendError, Changes, ClaimError, Deadline, LoadError, Log, PendingStatus, Revision, Run,
-    RunFilter, RunId, RunState, Store, StoreFault, Writer,
+    Append, AppendError, Changes, ClaimError, CreateError, Deadline, LoadError, Log, PendingStatus, Revision,
+    Run, RunFilter, RunId, RunState, Store, StoreFault, Writer,
 };
 use countersign_store::{
-    BackupError, EraseError, MasterKey, OpenError, PostgresStore, Purged, Restored, RotateError, Rotated,
-    Upkeep,
+    BackupError, EraseError, Finding, MasterKey, OpenError, PostgresStore, Purged, Restored, RotateError,
+    Rotated, Upkeep,
 };
 
 use crate::support::{KEY, Place};
@@ -62,12 +63,15 @@ async fn a_new_database_is_made_and_opened_again_and_shares_its_place_with_other
 #[tokio::test]
 async fn a_newer_or_a_foreign_database_is_refused_and_left_as_it_was() {
     let place = Place::new().await;
-    drop(place.open().await);
-    place.change("UPDATE schema_version SET version = 2");
+    let newest = place.open().await.schema_version();
+    place.change(&format!("UPDATE schema_version SET version = {}", newest + 1));
     for key in [KEY, NEW] {
-        assert!(matches!(place.try_open(key).await, Err(OpenError::Newer { found: 2, known: 1 })));
+        let refused = place.try_open(key).await;
+        assert!(
+            matches!(refused, Err(OpenError::Newer { found, known }) if (found, known) == (newest + 1, newest))
+        );
     }
-    assert_eq!(place.change("SELECT version FROM schema_version"), "2\n");
+    assert_eq!(place.change("SELECT version FROM schema_version"), format!("{}\n", newest + 1));
 
     let foreign = Place::empty();
     foreign.change("CREATE SCHEMA countersign; CREATE TABLE countersign.something (x INTEGER)");
@@ -209,6 +213,81 @@ async fn rule_r10_an_erased_run_has_no_content_and_its_chain_still_verifies() {
     assert!(!is_clean(&store).await, "the chain goes over the digests");
 }
 
+/// A run that has ended and continues another.
+async fn continued(store: &PostgresStore, number: u8, before: &Run) -> Run {
+    let run = continuation(store, number, before).await.unwrap();
+    go_on(store, &run, vec![words("and so on"), completion()], at(i64::from(number))).await
+}
+
+#[tokio::test]
+async fn rule_r10_erasing_what_was_continued_empties_both_and_both_chains_still_verify() {
+    let place = Place::new().await;
+    let store = place.open().await;
+    let first = ended(&store, 1).await;
+    let second = continued(&store, 2, &first).await;
+    let third = continued(&store, 3, &second).await;
+    let (branch, other) = (continued(&store, 4, &first).await, ended(&store, 5).await);
+    let living = continuation(&store, 6, &third).await.unwrap();
+    let refused = store.erase(first.id(), at(9)).await.unwrap_err();
+    assert!(matches!(&refused, EraseError::Continued(run) if run == living.id()), "{refused}");
+    for run in [&first, &second, &third] {
+        store.load(run.id()).await.expect("all or nothing");
+    }
+
+    go_on(&store, &living, vec![words("done"), completion()], at(10)).await;
+    let erased = store.erase(first.id(), at(11)).await.unwrap();
+    let with_it = [&second, &branch, &third, &living].map(|run| run.id().clone());
+    assert_eq!((erased.events, &erased.continuations[..]), (15, &with_it[..]));
+    for run in [&first, &second, &third, &branch, &living] {
+        assert!(matches!(store.load(run.id()).await, Err(LoadError::Unreadable { .. })));
+        assert_eq!(store.run(run.id(), at(12)).await.unwrap().row.state, RunState::Completed);
+    }
+    store.load(other.id()).await.unwrap();
+    assert!(is_clean(&store).await, "all chains verify");
+    let again = store.erase(first.id(), at(13)).await.unwrap();
+    assert_eq!((again.at, again.events), (at(11), 0));
+    let refused = continuation(&store, 7, &first).await;
+    assert!(matches!(refused, Err(CreateError::NotContinuable(run)) if run == *first.id()));
+}
+
+#[tokio::test]
+async fn rule_r10_what_is_continued_by_a_run_that_stays_is_not_removed() {
+    let place = Place::new().await;
+    let store = place.open().await;
+    // 1 ← 2 ← 3, of which the last has not ended; 11 ← 12, which may all go; 21 ← 22, which ended later.
+    let first = ended(&store, 1).await;
+    let second = continued(&store, 2, &first).await;
+    let third = continuation(&store, 3, &second).await.unwrap();
+    let old = ended(&store, 11).await;
+    continued(&store, 12, &old).await;
+    let kept = ended(&store, 21).await;
+    continued(&store, 60, &kept).await;
+    let expected = Purged { runs: 2, events: 6, continued: 3, ..Purged::default() };
+    let would = store.purge(at(50), true).await.unwrap();
+    assert_eq!(would, expected, "a dry run counts as the real one removes");
+    assert_eq!(store.purge(at(50), false).await.unwrap(), expected);
+    assert!(is_clean(&store).await);
+    go_on(&store, &third, vec![words("done"), completion()], at(40)).await;
+    let expected = Purged { runs: 5, events: 15, ..Purged::default() };
+    assert_eq!(store.purge(at(100), true).await.unwrap(), expected);
+    assert_eq!(store.purge(at(100), false).await.unwrap(), expected, "chains go whole, newest first");
+}
+
+#[tokio::test]
+async fn rule_r10_the_doctor_finds_a_run_that_cannot_go_on_with_what_it_continues() {
+    let place = Place::new().await;
+    let store = place.open().await;
+    let first = ended(&store, 1).await;
+    continuation(&store, 2, &first).await.unwrap();
+    assert!(is_clean(&store).await);
+    let active = "UPDATE runs SET finished_at = NULL, state = 'active' WHERE id =";
+    place.change(&format!("{active} '{}'", first.id()));
+    let report = store.examine(None, at(100), &mut |_| {}).await.unwrap();
+    let cannot = report.findings.iter().any(|finding| matches!(finding, Finding::RunUnreadable { .. }));
+    let goes_on = report.findings.iter().any(|finding| matches!(finding, Finding::NotContinuable { .. }));
+    assert!(cannot && goes_on, "{:?}", report.findings);
+}
+
 #[tokio::test]
 async fn rule_r10_retention_removes_what_ended_in_time_and_never_what_waits_or_cannot_be_read() {
     let place = Place::new().await;
@@ -221,7 +300,7 @@ async fn rule_r10_retention_removes_what_ended_in_time_and_never_what_waits_or_c
     }
     let late = start(&store, 3).await;
     let late = go_on(&store, &late, vec![words("done"), completion()], at(1000)).await;
-    let expected = Purged { runs: 60, events: 180, pendings: 0, unreadable: 1, scrubbed: false };
+    let expected = Purged { runs: 60, events: 180, pendings: 0, unreadable: 1, ..Purged::default() };
     assert_eq!(store.purge(at(1000), true).await.unwrap(), expected);
     assert_eq!(store.purge(at(1000), false).await.unwrap(), expected);
     assert_eq!(store.purge(at(1000), false).await.unwrap().runs, 0, "there is nothing left to do");

@@ -17,6 +17,7 @@ mod keys;
 mod leases;
 mod lists;
 mod log;
+mod pipeline;
 mod policy;
 mod purge;
 mod restored;

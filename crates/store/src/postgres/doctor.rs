@@ -6,11 +6,11 @@
 //! (`pg_amcheck`, checksums).
 
 use countersign::{AgentName, StoreFault, Switch};
-use futures_util::future::try_join;
 use jiff::Timestamp;
 
 use super::connections::{Begin, Parameter, Transaction, damage};
 use super::log::{find, log_statement};
+use super::pipeline::two;
 use super::{PostgresStore, keys};
 use crate::entries::{Broken, Walk};
 use crate::finding::{Finding, Report, shown};
@@ -133,7 +133,7 @@ impl PostgresStore {
         );
         let [log, pendings, find] = tx.statements([&log_statement(), &pendings, &find()]).await?;
         let id: [Parameter<'_>; 1] = [&record.row.id.as_str()];
-        let (log, pendings) = tx.go_on(try_join(tx.query(&log, &id), tx.query(&pendings, &id))).await?;
+        let (log, pendings) = tx.go_on(two(tx.query(&log, &id), tx.query(&pendings, &id))).await?;
         let read = if record.erased_at.is_some() {
             Ok(self.erased(record, &log).map(Log::Erased))
         } else {

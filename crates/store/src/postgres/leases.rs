@@ -9,12 +9,12 @@
 use std::time::Duration;
 
 use countersign::{AgentName, ClaimError, Durability, Lease, Revision, RunId, RunState, StoreFault};
-use futures_util::future::{try_join, try_join3};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
 use super::connections::{Begin, Parameter, Transaction};
 use super::log::{TIME, lock};
+use super::pipeline::{three, two};
 use super::{PostgresStore, keys};
 use crate::row::{Cells, RunRecord};
 use crate::time;
@@ -59,7 +59,7 @@ impl PostgresStore {
         let id: [Parameter<'_>; 1] = [&run.as_str()];
         let sent = self.clock.sent();
         let (_, stored, rows) = tx
-            .start(try_join3(tx.query(&shared, &[]), tx.query(&installation, &[]), tx.query(&lock, &id)))
+            .start(three(tx.query(&shared, &[]), tx.query(&installation, &[]), tx.query(&lock, &id)))
             .await?;
         keys::check_current(&keys::follow(&stored, &self.vault)?, &self.vault)?;
         let Some(row) = rows.first() else { return Err(ClaimError::NotFound(run.clone())) };
@@ -91,7 +91,7 @@ impl PostgresStore {
         let first: [Parameter<'_>; 4] = [&agents, &now, &i64::MIN, &last];
         let sent = self.clock.sent();
         let (_, stored, mut rows) = tx
-            .start(try_join3(tx.query(&shared, &[]), tx.query(&installation, &[]), tx.query(&next, &first)))
+            .start(three(tx.query(&shared, &[]), tx.query(&installation, &[]), tx.query(&next, &first)))
             .await?;
         keys::check_current(&keys::follow(&stored, &self.vault)?, &self.vault)?;
         // Rows that cannot be read are passed over.
@@ -117,11 +117,7 @@ impl PostgresStore {
         let parameters: [Parameter<'_>; 4] = [&until, &lease.run.as_str(), &lease.token, &now];
         let sent = self.clock.sent();
         let (_, stored, kept) = tx
-            .whole(try_join3(
-                tx.query(&shared, &[]),
-                tx.query(&installation, &[]),
-                tx.query(&keep, &parameters),
-            ))
+            .whole(three(tx.query(&shared, &[]), tx.query(&installation, &[]), tx.query(&keep, &parameters)))
             .await?;
         // A long call must not come back to a key that nobody knows any more.
         keys::follow(&stored, &self.vault)?;
@@ -143,9 +139,8 @@ impl PostgresStore {
         let seen = i64::try_from(seen.0).unwrap_or(i64::MAX);
         let release_parameters: [Parameter<'_>; 3] = [&lease.run.as_str(), &lease.token, &seen];
         let held_parameters: [Parameter<'_>; 2] = [&lease.run.as_str(), &lease.token];
-        let (_, held) = tx
-            .whole(try_join(tx.query(&release, &release_parameters), tx.query(&held, &held_parameters)))
-            .await?;
+        let (_, held) =
+            tx.whole(two(tx.query(&release, &release_parameters), tx.query(&held, &held_parameters))).await?;
         // What is still held was not given back, because the log has moved on.
         Ok(held.is_empty())
     }

@@ -9,11 +9,11 @@ use countersign::{
     Append, AppendError, Changes, CreateError, Durability, LoadError, Log, PendingRow, Revision, RunId,
     RunState, StoreFault, Writer,
 };
-use futures_util::future::{try_join, try_join3};
 use jiff::Timestamp;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::connections::{Begin, Parameter, Transaction, failed, is_taken};
+use super::pipeline::{three, two};
 use super::{PostgresStore, keys, policy};
 use crate::chain::Chain;
 use crate::entries::{Stored, Walk, ends_soundly, sealed};
@@ -97,7 +97,7 @@ impl PostgresStore {
         let tx = self.connections.transaction(Begin::Write(changes.durability())).await?;
         let [shared, installation, hold, insert] =
             tx.statements([keys::SHARED, keys::INSTALLATION, &hold(), INSERT_RUN]).await?;
-        let (_, rows) = tx.start(try_join(tx.query(&shared, &[]), tx.query(&installation, &[]))).await?;
+        let (_, rows) = tx.start(two(tx.query(&shared, &[]), tx.query(&installation, &[]))).await?;
         let master = crate::keys::current(&self.vault, &keys::follow(&rows, &self.vault)?)?;
         let row = changes.row();
         if let Some(before) = &row.continues {
@@ -137,7 +137,7 @@ impl PostgresStore {
             &sealed_key,
             &continues,
         ];
-        match tx.commit(try_join(tx.query(&insert, &parameters), store.all(&tx))).await {
+        match tx.commit(two(tx.query(&insert, &parameters), store.all(&tx))).await {
             Ok(_) => Ok(()),
             Err(fault) if is_taken(&fault) => Err(CreateError::Exists),
             Err(fault) => Err(fault.into()),
@@ -156,7 +156,7 @@ impl PostgresStore {
                 let [lock, end] = tx.statements([&lock(), &end_statement()]).await?;
                 let run: [Parameter<'_>; 1] = [&aim.run.as_str()];
                 let sent = self.clock.sent();
-                let (run, end) = tx.start(try_join(tx.query(&lock, &run), tx.query(&end, &run))).await?;
+                let (run, end) = tx.start(two(tx.query(&lock, &run), tx.query(&end, &run))).await?;
                 let target = self.target(&tx, aim, sent, &run, &end).await?;
                 target.store(&tx, &self.vault, &changes, aim, false).await?;
                 Ok(Some(changes))
@@ -172,8 +172,8 @@ impl PostgresStore {
                 let (_, run, end, look) = tx
                     .start(async {
                         let first =
-                            try_join3(tx.query(&shared, &[]), tx.query(&lock, &run), tx.query(&end, &run));
-                        let ((shared, run, end), look) = try_join(first, look.all(&tx)).await?;
+                            three(tx.query(&shared, &[]), tx.query(&lock, &run), tx.query(&end, &run));
+                        let ((shared, run, end), look) = two(first, look.all(&tx)).await?;
                         Ok((shared, run, end, look))
                     })
                     .await?;
@@ -227,7 +227,7 @@ impl PostgresStore {
         let tx = self.connections.transaction(Begin::Read).await?;
         let [find, log] = tx.statements([&find(), &log_statement()]).await?;
         let id: [Parameter<'_>; 1] = [&run.as_str()];
-        let (rows, log) = tx.whole(try_join(tx.query(&find, &id), tx.query(&log, &id))).await?;
+        let (rows, log) = tx.whole(two(tx.query(&find, &id), tx.query(&log, &id))).await?;
         let record = readable(rows.first().map(|row| RunRecord::read(row, &self.vault.root)), run)?;
         let key = match crate::keys::of_run(&self.vault, &record) {
             Some(key) => key,
@@ -303,7 +303,7 @@ impl Target {
             &is_work,
         ];
         let hurry = async { if hurried { tx.query(&hurry, &[]).await.map(drop) } else { Ok(()) } };
-        tx.commit(try_join3(hurry, tx.query(&update, &parameters), store.all(tx))).await.map(drop)
+        tx.commit(three(hurry, tx.query(&update, &parameters), store.all(tx))).await.map(drop)
     }
 }
 
@@ -356,7 +356,7 @@ impl<'a> Storing<'a> {
     }
 
     async fn all(&self, tx: &Transaction) -> Result<(), Error> {
-        try_join3(self.events(tx), self.pendings(tx), self.notify(tx)).await.map(drop)
+        three(self.events(tx), self.pendings(tx), self.notify(tx)).await.map(drop)
     }
 
     async fn events(&self, tx: &Transaction) -> Result<(), Error> {

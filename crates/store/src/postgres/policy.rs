@@ -6,12 +6,12 @@
 //! denies: a switch is off, a principal does not resolve (P10).
 
 use countersign::{Durability, Look, People, Principal, StoreFault, Subject, SwitchName, Switches};
-use futures_util::future::try_join4;
 use jiff::Timestamp;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::PostgresStore;
 use super::connections::{Begin, Parameter, Transaction};
+use super::pipeline::{four, three, two};
 use crate::row::{self, Cells};
 use crate::time;
 
@@ -44,7 +44,7 @@ impl<'a> Looking<'a> {
     pub(super) async fn all(&self, tx: &Transaction) -> Result<Found, Error> {
         let [tools, groups, switched_off, principals] = &self.statements;
         let subjects: [Parameter<'_>; 1] = [&self.subjects];
-        try_join4(
+        four(
             tx.query(tools, &[]),
             tx.query(groups, &[]),
             tx.query(switched_off, &[]),
@@ -122,7 +122,7 @@ impl PostgresStore {
                     None => tx.query(&remove, &[&name]).await.map(drop),
                 }
             };
-            futures_util::future::try_join3(tx.query(&alone, &[]), note, change).await.map(drop)
+            three(tx.query(&alone, &[]), note, change).await.map(drop)
         })
         .await
     }
@@ -138,8 +138,6 @@ impl PostgresStore {
             .await?;
         let (admin, standing) = (i64::from(principal.admin), row::standing(&principal.standing));
         let parameters: [Parameter<'_>; 3] = [&principal.subject.as_str(), &admin, &standing];
-        tx.whole(futures_util::future::try_join(tx.query(&alone, &[]), tx.query(&put, &parameters)))
-            .await
-            .map(drop)
+        tx.whole(two(tx.query(&alone, &[]), tx.query(&put, &parameters))).await.map(drop)
     }
 }

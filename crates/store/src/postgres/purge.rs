@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 
 use countersign::{Durability, RunId, StoreFault};
-use futures_util::future::try_join3;
 use jiff::Timestamp;
 
 use super::PostgresStore;
 use super::connections::{Begin, Parameter, Transaction};
+use super::pipeline::three;
 use crate::row::{Cells, RunRecord};
 use crate::time;
 use crate::upkeep::Purged;
@@ -112,7 +112,7 @@ impl PostgresStore {
         let counted = tx.go_on(tx.query(&count, &ids)).await?;
         tx.commit(async {
             if !dry && !found.is_empty() {
-                try_join3(tx.query(&events, &ids), tx.query(&pendings, &ids), tx.query(&runs, &ids)).await?;
+                three(tx.query(&events, &ids), tx.query(&pendings, &ids), tx.query(&runs, &ids)).await?;
             }
             Ok(())
         })

@@ -4,10 +4,10 @@
 
 use async_trait::async_trait;
 use countersign::{Durability, Lease, StoreFault};
-use futures_util::future::try_join;
 use jiff::Timestamp;
 
 use super::connections::{Begin, Parameter, Transaction};
+use super::pipeline::two;
 use super::{PostgresStore, keys};
 use crate::keys::Installation;
 use crate::rotation::{self, Batch, Retired, RotateError, Rotation, Steps};
@@ -60,7 +60,7 @@ impl Steps for PostgresStore {
         let parameters: [Parameter<'_>; 2] = [&fingerprint, &root];
         tx.commit(async {
             if must_switch {
-                try_join(tx.query(&switch, &parameters), tx.query(&note, &[])).await?;
+                two(tx.query(&switch, &parameters), tx.query(&note, &[])).await?;
             }
             Ok(())
         })
@@ -104,7 +104,7 @@ impl PostgresStore {
     async fn keys_alone(&self) -> Result<(Transaction, Installation), StoreFault> {
         let tx = self.connections.transaction(Begin::Write(Durability::Disk)).await?;
         let [alone, installation] = tx.statements([keys::ALONE, keys::INSTALLATION]).await?;
-        let (_, rows) = tx.start(try_join(tx.query(&alone, &[]), tx.query(&installation, &[]))).await?;
+        let (_, rows) = tx.start(two(tx.query(&alone, &[]), tx.query(&installation, &[]))).await?;
         let installation = keys::follow(&rows, &self.vault)?;
         Ok((tx, installation))
     }

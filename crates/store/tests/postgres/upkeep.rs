@@ -56,7 +56,7 @@ async fn a_new_database_is_made_and_opened_again_and_shares_its_place_with_other
     drop(store);
     let store = place.open().await;
     assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(1));
-    assert_eq!(store.schema_version(), 1);
+    assert!(store.schema_version() > 1);
     assert!(store.place().starts_with("postgres://countersign@/t"), "{}", store.place());
 }
 

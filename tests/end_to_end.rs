@@ -7,6 +7,8 @@
 mod support;
 
 #[cfg(test)]
+mod api;
+#[cfg(test)]
 mod care;
 #[cfg(test)]
 mod cases;
@@ -19,9 +21,15 @@ mod docs;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod people;
+#[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod resume;
 #[cfg(test)]
 mod safety;
+#[cfg(test)]
+mod serve;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]

@@ -54,14 +54,30 @@ pub(crate) struct Server {
 impl Server {
     /// Plays these answers in order, the last one for ever.
     pub(crate) fn start(script: Vec<Play>) -> Self {
+        Self::playing(move |index, _| script[index.min(script.len() - 1)].clone())
+    }
+
+    /// Plays by the task of the run and by how many replies the run has had.
+    pub(crate) fn start_by_task(play: impl Fn(&str, usize) -> Play + Send + Sync + 'static) -> Self {
+        Self::playing(move |_, body| {
+            let messages = body["messages"].as_array().unwrap();
+            let by =
+                |role: &str| messages.iter().filter(|message| message["role"] == role).collect::<Vec<_>>();
+            let task = by("user").last().map(|message| message["content"].to_string()).unwrap_or_default();
+            play(&task, by("assistant").len())
+        })
+    }
+
+    fn playing(play: impl Fn(usize, &Value) -> Play + Send + Sync + 'static) -> Self {
+        let script: Script = Arc::new(play);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
         let kept = Arc::clone(&asked);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (script, kept) = (script.clone(), Arc::clone(&kept));
-                std::thread::spawn(move || answer(stream.unwrap(), &script, &kept));
+                let (script, kept) = (Arc::clone(&script), Arc::clone(&kept));
+                std::thread::spawn(move || answer(stream.unwrap(), &*script, &kept));
             }
         });
         Self { url, asked }
@@ -82,7 +98,13 @@ impl Server {
     }
 }
 
-fn answer(mut stream: TcpStream, script: &[Play], kept: &Mutex<Vec<Value>>) {
+type Script = Arc<dyn Fn(usize, &Value) -> Play + Send + Sync>;
+
+fn answer(
+    mut stream: TcpStream,
+    script: &(dyn Fn(usize, &Value) -> Play + Send + Sync),
+    kept: &Mutex<Vec<Value>>,
+) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut length = 0;
     loop {
@@ -99,12 +121,13 @@ fn answer(mut stream: TcpStream, script: &[Play], kept: &Mutex<Vec<Value>>) {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
     let index = {
         let mut kept = kept.lock().unwrap();
-        kept.push(serde_json::from_slice(&body).unwrap());
+        kept.push(body.clone());
         kept.len() - 1
     };
-    match &script[index.min(script.len() - 1)] {
+    match script(index, &body) {
         Play::Answer(status, headers, body) => {
             let head = format!(
                 "HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",

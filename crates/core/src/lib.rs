@@ -20,6 +20,7 @@ mod pending;
 mod policy;
 mod principal;
 mod result;
+mod rights;
 mod run;
 mod summary;
 mod tool;
@@ -32,7 +33,7 @@ pub use availability::{
 pub use canonical::canonical;
 pub use decision::{
     Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement, RefusedWith,
-    Said, SettledOutcome, VerdictWord, may_edit, settle,
+    Said, SettledOutcome, VerdictWord, may_edit, settle, well_formed,
 };
 pub use digest::Digest;
 pub use event::{
@@ -44,14 +45,14 @@ pub use limits::{CUT_OFF_MAX, DENIED_REPEATS_MAX, INTERRUPTIONS_MAX, ITERATIONS_
 pub use message::{Finish, InputMessage, InputRole, Message, Opaque, ProposedCall, Reply, Usage, WireIds};
 pub use name::{
     AgentName, CallId, GroupName, ModelRef, NotAName, PendingId, ProviderName, RunId, ServerName, Subject,
-    ToolName,
+    TokenId, ToolName,
 };
 pub use pending::{
     Closing, Deadline, HeldCall, HeldFacts, Outlook, PREVIEW_LINE_CHARS_MAX, PREVIEW_LINES_MAX, Pending,
     PendingStatus, Preview, Question,
 };
 pub use policy::{AgentGates, Catalogue, Enforcement, Gate, Policy, Verdict, Word};
-pub use principal::{People, Principal, Standing};
+pub use principal::{People, Principal, Scope, Scopes, Standing};
 pub use result::{
     ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CONTENT_BYTES_MAX, CallResult, Refusal,
     ResultKind,

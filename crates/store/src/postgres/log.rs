@@ -7,13 +7,14 @@
 
 use countersign::{
     Append, AppendError, Changes, CreateError, Durability, LoadError, Log, PendingRow, Revision, RunId,
-    RunState, StoreFault, Writer,
+    RunState, StartKey, StoreFault, Writer,
 };
 use futures_util::future::{try_join, try_join3};
 use jiff::Timestamp;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::connections::{Begin, Parameter, Transaction, failed, is_taken};
+use super::people::INSERT_START;
 use super::{PostgresStore, keys, policy};
 use crate::chain::Chain;
 use crate::entries::{Stored, Walk, ends_soundly, sealed};
@@ -87,10 +88,16 @@ impl PostgresStore {
         readable(self.record(run).await?, run)
     }
 
-    pub(super) async fn create_run(&self, changes: &Changes) -> Result<(), CreateError> {
+    /// Stores a new run, and under which key it was started, if there is one.
+    pub(super) async fn create_run(
+        &self,
+        changes: &Changes,
+        started: Option<&StartKey>,
+    ) -> Result<(), CreateError> {
         let tx = self.connections.transaction(Begin::Write(changes.durability())).await?;
         let [shared, installation, insert] =
             tx.statements([keys::SHARED, keys::INSTALLATION, INSERT_RUN]).await?;
+        let [insert_start] = tx.statements([INSERT_START]).await?;
         let (_, rows) = tx.start(try_join(tx.query(&shared, &[]), tx.query(&installation, &[]))).await?;
         let master = crate::keys::current(&self.vault, &keys::follow(&rows, &self.vault)?)?;
         let row = changes.row();
@@ -121,7 +128,14 @@ impl PostgresStore {
             &mac.as_slice(),
             &sealed_key,
         ];
-        match tx.commit(try_join(tx.query(&insert, &parameters), store.all(&tx))).await {
+        let start = async {
+            let Some(key) = started else { return Ok(()) };
+            let body = self.vault.root.start(key.starter.as_str(), &key.key, key.body.bytes());
+            let parameters: [Parameter<'_>; 4] =
+                [&key.starter.as_str(), &key.key, &body.as_slice(), &row.id.as_str()];
+            tx.query(&insert_start, &parameters).await.map(drop)
+        };
+        match tx.commit(try_join3(tx.query(&insert, &parameters), store.all(&tx), start)).await {
             Ok(_) => Ok(()),
             Err(fault) if is_taken(&fault) => Err(CreateError::Exists),
             Err(fault) => Err(fault.into()),

@@ -16,7 +16,10 @@ use crate::seal::MasterKey;
 use crate::vault::Vault;
 
 /// In order, each once, each in a transaction of its own.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/postgres/0001_runs.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/postgres/0001_runs.sql"),
+    include_str!("../../migrations/postgres/0010_people.sql"),
+];
 /// The schema after all of them.
 #[expect(clippy::cast_possible_truncation, reason = "there are few migrations")]
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;

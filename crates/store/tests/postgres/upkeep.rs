@@ -55,7 +55,7 @@ async fn a_new_database_is_made_and_opened_again_and_shares_its_place_with_other
     drop(store);
     let store = place.open().await;
     assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(1));
-    assert_eq!(store.schema_version(), 1);
+    assert_eq!(store.schema_version(), 2);
     assert!(store.place().starts_with("postgres://countersign@/t"), "{}", store.place());
 }
 
@@ -63,11 +63,11 @@ async fn a_new_database_is_made_and_opened_again_and_shares_its_place_with_other
 async fn a_newer_or_a_foreign_database_is_refused_and_left_as_it_was() {
     let place = Place::new().await;
     drop(place.open().await);
-    place.change("UPDATE schema_version SET version = 2");
+    place.change("UPDATE schema_version SET version = 3");
     for key in [KEY, NEW] {
-        assert!(matches!(place.try_open(key).await, Err(OpenError::Newer { found: 2, known: 1 })));
+        assert!(matches!(place.try_open(key).await, Err(OpenError::Newer { found: 3, known: 2 })));
     }
-    assert_eq!(place.change("SELECT version FROM schema_version"), "2\n");
+    assert_eq!(place.change("SELECT version FROM schema_version"), "3\n");
 
     let foreign = Place::empty();
     foreign.change("CREATE SCHEMA countersign; CREATE TABLE countersign.something (x INTEGER)");

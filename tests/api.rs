@@ -368,3 +368,87 @@ fn the_description_is_that_of_the_committed_file_and_of_the_command() {
     assert!(served["paths"]["/v1/runs"]["post"]["security"][0]["token"].is_array());
     assert!(served["paths"]["/healthz"]["get"].get("security").is_none());
 }
+
+/// Whether an answer is what the description says: nothing more, and nothing that is required left out.
+fn is_as_described(described: &Value, schema: &Value, found: &Value, at: &str) {
+    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/components/schemas/")) {
+        return is_as_described(described, &described["components"]["schemas"][name], found, at);
+    }
+    if let Some(either) = schema["oneOf"].as_array() {
+        // Null, or the other one.
+        let other = either.iter().find(|one| one["type"] != "null").unwrap();
+        if !found.is_null() {
+            is_as_described(described, other, found, at);
+        }
+        return;
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        assert!(words.contains(found), "{at}: {found}");
+    }
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().map(text).collect(),
+        kind => kind.as_str().into_iter().collect(),
+    };
+    let kind = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    assert!(kinds.contains(&kind), "{at}: {found} is not {kinds:?}");
+    for item in found.as_array().into_iter().flatten() {
+        is_as_described(described, &schema["items"], item, at);
+    }
+    let (Some(members), Some(known)) = (found.as_object(), schema["properties"].as_object()) else { return };
+    for (name, member) in members {
+        let known = known.get(name).unwrap_or_else(|| panic!("{at}.{name} is not described"));
+        is_as_described(described, known, member, &format!("{at}.{name}"));
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(members.contains_key(text(name)), "{at}.{name} is required");
+    }
+}
+
+#[test]
+fn every_answer_is_as_the_description_says() {
+    let Bench { folder: _folder, serve, root, .. } = bench();
+    let described = serve.stranger().get("/openapi.json").expect(200);
+    let waiting = root.start("write it");
+    let pending = text(&waiting["pending"]["id"]).to_owned();
+    root.start("say it");
+    let is = |method: &str, shape: &str, path: &str, body: Option<&str>, status: &str| {
+        let operation = &described["paths"][shape][method];
+        let content = &operation["responses"][status]["content"];
+        let schema = content.get("application/json").or(content.get("application/problem+json"));
+        let schema =
+            &schema.unwrap_or_else(|| panic!("{method} {shape} {status} is not described"))["schema"];
+        let answer = root.ask(&method.to_uppercase(), path, &[], body).json();
+        is_as_described(&described, schema, &answer, shape);
+    };
+    let run = format!("/v1/runs/{}", text(&waiting["id"]));
+    let question = format!("/v1/pending/{pending}");
+    is("post", "/v1/runs", "/v1/runs", Some(r#"{"input":"write it"}"#), "201");
+    is("post", "/v1/runs", "/v1/runs", Some(r#"{"x":1}"#), "4XX");
+    is("get", "/v1/runs", "/v1/runs", None, "200");
+    is("get", "/v1/runs/{id}", &run, None, "200");
+    is("get", "/v1/runs/{id}/events", &format!("{run}/events"), None, "200");
+    is("get", "/v1/pending", "/v1/pending", None, "200");
+    is("get", "/v1/pending/{id}", &question, None, "200");
+    let decision =
+        json!({ "digest": waiting["pending"]["digest"], "verdict": "deny", "reason": "no" }).to_string();
+    is("post", "/v1/pending/{id}/decision", &format!("{question}/decision"), Some(&decision), "200");
+    is("post", "/v1/pending/{id}/decision", &format!("{question}/decision"), Some(&decision), "409");
+    is("get", "/v1/tools", "/v1/tools", None, "200");
+    is("get", "/v1/tools/{name}", "/v1/tools/page", None, "200");
+    is("patch", "/v1/tools/{name}", "/v1/tools/page", Some(r#"{"enabled":false}"#), "200");
+    is("get", "/v1/groups", "/v1/groups", None, "200");
+    is("patch", "/v1/groups/{name}", "/v1/groups/content", Some(r#"{"enabled":null}"#), "200");
+    is("get", "/v1/agents", "/v1/agents", None, "200");
+    is("get", "/v1/agents/{name}", "/v1/agents/default", None, "200");
+    let asked = Some(r#"{"tools":["page","nothing"]}"#);
+    is("post", "/v1/policy/offerable", "/v1/policy/offerable", asked, "200");
+    is("post", "/v1/policy/unattended", "/v1/policy/unattended", asked, "200");
+    is("post", "/v1/policy/explain", "/v1/policy/explain", asked, "200");
+}

@@ -385,10 +385,10 @@ fn is_as_described(described: &Value, schema: &Value, found: &Value, at: &str) {
     if let Some(words) = schema["enum"].as_array() {
         assert!(words.contains(found), "{at}: {found}");
     }
-    let kinds: Vec<&str> = match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().map(text).collect(),
-        kind => kind.as_str().into_iter().collect(),
-    };
+    let kind = &schema["type"];
+    let kinds: Vec<&str> = kind
+        .as_array()
+        .map_or_else(|| kind.as_str().into_iter().collect(), |all| all.iter().map(text).collect());
     let kind = match found {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

@@ -208,7 +208,10 @@ fn what_a_script_would_read_is_json() {
         (&json!("files"), &json!(false), &json!(true))
     );
     let person = folder.json(&["user", "set", "bob", "--approver", "--json"]);
-    assert_eq!(person, json!({ "subject": "bob", "admin": false, "approver": true }));
+    let rights = json!({
+        "subject": "bob", "admin": false, "approver": true, "service": false, "scopes": null, "disabled_at": null,
+    });
+    assert_eq!(person, rights);
     assert_eq!(folder.json(&["config", "check", "--json"]), json!({ "file": null, "warnings": [] }));
     assert!(folder.json(&["db", "migrate", "--json"])["schema_version"].is_u64());
     let copy = folder.json(&["db", "backup", "copy.db", "--json"]);

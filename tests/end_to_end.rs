@@ -7,6 +7,8 @@
 mod support;
 
 #[cfg(test)]
+mod api;
+#[cfg(test)]
 mod care;
 #[cfg(test)]
 mod cases;
@@ -25,9 +27,15 @@ mod failures;
 #[cfg(test)]
 mod kills;
 #[cfg(test)]
+mod people;
+#[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod resume;
 #[cfg(test)]
 mod safety;
+#[cfg(test)]
+mod serve;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]

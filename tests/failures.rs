@@ -55,7 +55,7 @@ fn a_malformed_configuration_names_file_line_and_key() {
             "workspace = \".\"\nagent = 1\n",
             "countersign.toml:2: the key agent is unknown; did you mean agents?",
         ),
-        ("listen = \"127.0.0.1:1\"\n", "countersign.toml:1: the key listen is unknown"),
+        ("prices = 1\n", "countersign.toml:1: the key prices is unknown"),
         ("workspace = [\n", "countersign.toml:"),
         (
             "database = \"postgres://u:secret@h/d\"\n",

@@ -5,6 +5,7 @@ pub(crate) mod page;
 #[path = "../crates/store/tests/postgres/server.rs"]
 pub(crate) mod postgres;
 pub(crate) mod pty;
+pub(crate) mod serve;
 pub(crate) mod tool;
 
 use std::path::PathBuf;

@@ -62,6 +62,17 @@ impl Server {
         Self::playing(move |_, request| answer(request))
     }
 
+    /// Plays by the task of the run and by how many replies the run has had.
+    pub(crate) fn start_by_task(play: impl Fn(&str, usize) -> Play + Send + Sync + 'static) -> Self {
+        Self::playing(move |_, body| {
+            let messages = body["messages"].as_array().unwrap();
+            let by =
+                |role: &str| messages.iter().filter(|message| message["role"] == role).collect::<Vec<_>>();
+            let task = by("user").last().map(|message| message["content"].to_string()).unwrap_or_default();
+            play(&task, by("assistant").len())
+        })
+    }
+
     fn playing(play: impl Fn(usize, &Value) -> Play + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());

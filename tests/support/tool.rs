@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use serde_json::Value;
 
@@ -84,6 +84,8 @@ pub(crate) enum Comes {
     Dies,
     /// Nothing, for as long as the other side waits.
     Hangs,
+    /// An answer, once the gate is open.
+    Held(Arc<(Mutex<bool>, Condvar)>),
 }
 
 /// A server that answers every call in one way, and keeps what it was asked.
@@ -105,6 +107,16 @@ impl ToolServer {
             }
         });
         Self { url, calls }
+    }
+
+    /// A server that answers once it is let, and what lets it.
+    pub(crate) fn gated() -> (Self, impl FnOnce()) {
+        let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+        let server = Self::start(Comes::Held(Arc::clone(&gate)));
+        (server, move || {
+            *gate.0.lock().unwrap() = true;
+            gate.1.notify_all();
+        })
     }
 
     /// The idempotency key and the body of each call so far.
@@ -168,5 +180,11 @@ fn answer(mut stream: TcpStream, comes: &Comes, kept: &Mutex<Vec<(String, Value)
         }
         Comes::Dies => {}
         Comes::Hangs => drop(reader.read(&mut [0])),
+        Comes::Held(gate) => {
+            drop(gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open).unwrap());
+            let body = b"{\"content\":\"ok\"}";
+            let head = head(200, "", body.len());
+            drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)));
+        }
     }
 }

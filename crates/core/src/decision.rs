@@ -15,7 +15,7 @@ use crate::name::{CallId, Subject};
 use crate::pending::PendingStatus;
 use crate::principal::{People, Principal};
 
-pub use settle::{Judgement, RefusedWith, may_edit, settle};
+pub use settle::{Judgement, RefusedWith, may_edit, settle, well_formed};
 
 /// What a person says about one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

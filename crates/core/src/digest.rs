@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::name::NotAName;
 
@@ -14,6 +15,16 @@ pub struct Digest([u8; 32]);
 impl Digest {
     pub(crate) fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// The digest of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The 32 bytes.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     /// Parses `sha256:` and 64 lower-case hex digits.

@@ -22,6 +22,7 @@ mod pending;
 mod policy;
 mod principal;
 mod result;
+mod rights;
 mod run;
 mod summary;
 mod tool;
@@ -35,7 +36,7 @@ pub use canonical::canonical;
 pub use content::{CONTENT_BYTES_MAX, ToolContent};
 pub use decision::{
     Attribution, CallVerdict, Decided, Decision, DecisionRefused, Form, InputProblem, Judgement, RefusedWith,
-    Said, SettledOutcome, VerdictWord, may_edit, settle,
+    Said, SettledOutcome, VerdictWord, may_edit, settle, well_formed,
 };
 pub use detail::{DETAIL_BYTES_MAX, Detail};
 pub use digest::Digest;
@@ -49,14 +50,14 @@ pub use limits::{CUT_OFF_MAX, DENIED_REPEATS_MAX, INTERRUPTIONS_MAX, ITERATIONS_
 pub use message::{Finish, InputMessage, InputRole, Message, Opaque, ProposedCall, Reply, Usage, WireIds};
 pub use name::{
     AgentName, CallId, GroupName, ModelRef, NotAName, PendingId, ProviderName, RunId, ServerName, Subject,
-    ToolName,
+    TokenId, ToolName,
 };
 pub use pending::{
     Closing, Deadline, HeldCall, HeldFacts, Outlook, PREVIEW_LINE_CHARS_MAX, PREVIEW_LINES_MAX, Pending,
     PendingStatus, Preview, Question,
 };
 pub use policy::{AgentGates, Catalogue, Enforcement, Gate, Policy, Verdict, Word};
-pub use principal::{People, Principal, Standing};
+pub use principal::{People, Principal, Scope, Scopes, Standing};
 pub use result::{
     ARTIFACT_DEPTH_MAX, ARTIFACTS_BYTES_MAX, Artifact, ArtifactKind, CallResult, Refusal, ResultKind,
 };

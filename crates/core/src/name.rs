@@ -193,6 +193,11 @@ id!(
     CallId, "a call id", "call_"
 );
 
+id!(
+    /// One token that somebody was given. It names the token and opens nothing.
+    TokenId, "a token id", "tok_"
+);
+
 /// Twenty characters of five bits each: no vowels that spell words, no characters that look alike.
 fn twenty_letters(bytes: [u8; 16]) -> String {
     const ALPHABET: &[u8; 32] = b"0123456789bcdfghjkmnpqrstvwxyzAC";

@@ -8,6 +8,7 @@
 mod leases;
 mod lists;
 mod logs;
+mod people;
 mod policy;
 pub mod sample;
 
@@ -17,11 +18,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use countersign_core::{PendingId, RunId};
 
+use crate::accounts::Accounts;
 use crate::store::{Store, SwitchName};
 
 pub use leases::*;
 pub use lists::*;
 pub use logs::*;
+pub use people::*;
 pub use policy::*;
 
 /// How the suite gets at a kind of store.
@@ -32,6 +35,9 @@ pub trait Harness: Send + Sync + Sized {
 
     /// Its store.
     fn store(&self) -> Arc<dyn Store>;
+
+    /// Who is known to the same installation.
+    fn accounts(&self) -> Arc<dyn Accounts>;
 
     /// The same installation as after a restart. A store that lives in memory is itself.
     async fn reopened(self) -> Self;
@@ -117,6 +123,12 @@ macro_rules! store_contract {
             rule_p10_a_switch_that_cannot_be_read_is_unreadable,
             rule_g9_a_look_sees_the_rights_of_the_moment,
             rule_r4_an_idempotency_key_is_a_function_of_installation_run_and_call,
+            rule_s1_people_are_paged_and_keep_their_scopes,
+            rule_s1_who_is_disabled_does_not_resolve_until_stored_anew,
+            rule_s1_a_token_is_kept_until_it_is_revoked,
+            tokens_are_paged_oldest_first_without_gaps_or_repeats,
+            a_start_key_starts_one_run,
+            of_twenty_starts_with_one_key_one_wins,
         }
     };
     (@cases $harness:ty: $($case:ident,)*) => {

@@ -144,6 +144,7 @@ impl Runtime {
                 Err(Attempt::Failed(DecideError::Unreadable("the decision does not fit the run".to_owned())))
             }
             (Ok(Some(changes)), None) => {
+                self.wake();
                 let settled = run.record(changes.events().to_vec(), changes.at()).ok();
                 settled
                     .and_then(|(run, _)| run.pending(shown).cloned())

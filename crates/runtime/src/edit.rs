@@ -38,8 +38,9 @@ impl Runtime {
             let look =
                 self.parts.store.look(&subjects_of(&run, by)).await.map_err(DecideError::NotAuditable)?;
             // Asked before anything is made for it, and again in the transaction that stores it.
-            let judgement = self.parts.judgement(&run, by, &look, self.parts.clock.now(), &[]);
-            let edited = match may_edit(&judgement, id, digest) {
+            let may =
+                may_edit(&self.parts.judgement(&run, by, &look, self.parts.clock.now(), &[]), id, digest);
+            let edited = match may {
                 Ok(()) => self.edited(&run, id, changes, by, &look).await?,
                 // Refused again below, where the refusal is stored.
                 Err(_) => unedited(&run, id)?,

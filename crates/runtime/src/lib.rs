@@ -67,6 +67,7 @@
 //!
 //! Rule numbers in the documentation refer to `docs/spec.md`.
 
+mod accounts;
 mod agent;
 mod ask;
 mod clock;
@@ -84,6 +85,7 @@ mod progress;
 mod registry;
 mod runtime;
 mod store;
+mod token;
 mod tool;
 mod unattended;
 mod worker;
@@ -93,6 +95,7 @@ pub mod contract;
 pub mod testing;
 pub mod typed;
 
+pub use accounts::{Account, Accounts};
 pub use agent::{Agent, Agents};
 pub use clock::{Clock, SystemClock};
 pub use countersign_core::*;
@@ -113,10 +116,11 @@ pub use runtime::{
 };
 pub use store::{
     Append, AppendError, ClaimError, CreateError, Judge, Lease, LoadError, Log, Look, Page, PendingFilter,
-    Revision, RunFilter, RunListing, Store, StoreFault, SwitchName, Writer,
+    Revision, RunFilter, RunListing, StartKey, StartedBefore, Store, StoreFault, SwitchName, Writer,
 };
+pub use token::{Token, TokenRow};
 pub use tool::{
     CallContext, PreviewContext, TIMEOUT_DEFAULT, Tool, ToolError, ToolFailure, ToolOutput, ToolPreview,
 };
 pub use unattended::{RegistryFilter, Unattended, UnattendedError, UnattendedFilter};
-pub use worker::Worked;
+pub use worker::{Drained, Overseer, Shift, Worked};

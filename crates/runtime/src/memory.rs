@@ -16,16 +16,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use countersign_core::{
     AgentName, CallId, Changes, Deadline, Entry, Event, PendingId, PendingRow, PendingStatus, Principal,
-    RunId, RunState, Subject, Switch,
+    RunId, RunState, Subject, Switch, TokenId,
 };
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
+use crate::accounts::{Account, Accounts};
 use crate::store::{
     Append, AppendError, ClaimError, CreateError, Lease, LoadError, Log, Look, Page, PendingFilter, Revision,
-    RunFilter, RunListing, Store, StoreFault, SwitchName, Writer,
+    RunFilter, RunListing, StartKey, StartedBefore, Store, StoreFault, SwitchName, Writer,
 };
-use state::{KeptPending, KeptRun, SPOILED, State, next_number};
+use crate::token::TokenRow;
+use state::{KeptPending, SPOILED, State, next_number};
 
 /// Runs in memory. What is dropped with it is gone.
 pub struct MemoryStore {
@@ -61,23 +63,7 @@ impl fmt::Debug for MemoryStore {
 impl Store for MemoryStore {
     async fn create(&self, changes: Changes) -> Result<(), CreateError> {
         let log = encoded(&changes)?;
-        let mut state = self.state();
-        let id = &changes.row().id;
-        if state.run(id).is_some() {
-            return Err(CreateError::Exists);
-        }
-        if let Some(before) = &changes.row().continues
-            && !state.run(before).is_some_and(|kept| !kept.damaged && kept.row.state.is_end())
-        {
-            return Err(CreateError::NotContinuable(before.clone()));
-        }
-        let (number, ticket) = (next_number(&state.runs), state.ticket());
-        state.run_numbers.insert(id.clone(), number);
-        state
-            .runs
-            .insert(number, KeptRun { row: changes.row().clone(), log, lease: None, ticket, damaged: false });
-        state.put_pendings(changes.inbox());
-        Ok(())
+        self.state().create(&changes, log)
     }
 
     async fn load(&self, run: &RunId) -> Result<Log, LoadError> {
@@ -235,8 +221,29 @@ impl Store for MemoryStore {
     }
 
     async fn put_principal(&self, principal: &Principal) -> Result<(), StoreFault> {
-        self.state().principals.insert(principal.subject.clone(), principal.clone());
+        let account = Account { principal: principal.clone(), disabled_at: None };
+        self.state().accounts.insert(principal.subject.clone(), account);
         Ok(())
+    }
+
+    async fn started(&self, key: &StartKey) -> Result<Option<StartedBefore>, StoreFault> {
+        Ok(self.state().started(key))
+    }
+
+    async fn create_once(
+        &self,
+        changes: Changes,
+        key: &StartKey,
+    ) -> Result<Option<StartedBefore>, CreateError> {
+        let log = encoded(&changes)?;
+        let mut state = self.state();
+        if let Some(before) = state.started(key) {
+            return Ok(Some(before));
+        }
+        let run = changes.row().id.clone();
+        state.create(&changes, log)?;
+        state.started.insert((key.starter.clone(), key.key.clone()), (key.body, run));
+        Ok(None)
     }
 
     async fn run(&self, run: &RunId, now: Timestamp) -> Result<RunListing, LoadError> {
@@ -321,6 +328,48 @@ impl Store for MemoryStore {
         }
         // Hashed twice, so that no key can be continued into another.
         Sha256::digest(hash.finalize()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+#[async_trait]
+impl Accounts for MemoryStore {
+    async fn accounts(&self, limit: usize, cursor: Option<&str>) -> Result<Page<Account>, StoreFault> {
+        let state = self.state();
+        let after = |subject: &Subject| cursor.is_none_or(|cursor| subject.as_str() > cursor);
+        let mut found = state.accounts.values().filter(|account| after(&account.principal.subject));
+        let items: Vec<Account> = found.by_ref().take(limit.max(1)).cloned().collect();
+        let last = items.last().map(|last| last.principal.subject.to_string());
+        Ok(Page { next: found.next().and(last), items })
+    }
+
+    async fn disable_principal(&self, subject: &Subject, now: Timestamp) -> Result<bool, StoreFault> {
+        let mut state = self.state();
+        let account = state.accounts.get_mut(subject);
+        Ok(account.map(|account| account.disabled_at.get_or_insert(now)).is_some())
+    }
+
+    async fn put_token(&self, token: &TokenRow) -> Result<(), StoreFault> {
+        let mut state = self.state();
+        let number = next_number(&state.tokens);
+        state.tokens.insert(number, token.clone());
+        Ok(())
+    }
+
+    async fn token(&self, id: &TokenId) -> Result<Option<TokenRow>, StoreFault> {
+        Ok(self.state().token_mut(id).cloned())
+    }
+
+    async fn tokens(&self, limit: usize, cursor: Option<&str>) -> Result<Page<TokenRow>, StoreFault> {
+        let Some(after) = cursor.map_or(Some(0), |cursor| cursor.parse().ok()) else {
+            return Ok(nothing());
+        };
+        let state = self.state();
+        let found = state.tokens.range((Bound::Excluded(after), Bound::Unbounded));
+        Ok(page(found, limit, |token| Some(token.clone())))
+    }
+
+    async fn revoke_token(&self, id: &TokenId, now: Timestamp) -> Result<bool, StoreFault> {
+        let mut state = self.state();
+        Ok(state.token_mut(id).map(|token| token.revoked_at.get_or_insert(now)).is_some())
     }
 }
 

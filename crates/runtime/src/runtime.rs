@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    AgentName, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, InputRole, ModelRef,
-    PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject, ToolRequest, Zone,
+    AgentName, Changes, Closing, Created, Digest, End, Event, GateDenied, Illegal, InputMessage, InputRole,
+    ModelRef, PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject,
+    ToolRequest, Zone,
 };
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Agents};
@@ -25,7 +27,8 @@ use crate::model::Models;
 use crate::progress::{Progress, Unwatched};
 use crate::registry::Registry;
 use crate::store::{
-    Append, AppendError, ClaimError, CreateError, Lease, LoadError, Revision, Store, StoreFault, Writer,
+    Append, AppendError, ClaimError, CreateError, Lease, LoadError, Revision, StartKey, StartedBefore, Store,
+    StoreFault, Writer,
 };
 
 /// How many overdue questions are looked at together.
@@ -96,6 +99,8 @@ impl Parts {
 #[derive(Clone, Debug)]
 pub struct Runtime {
     pub(crate) parts: Arc<Parts>,
+    /// Rung when work may be owed. Only a hint: whoever waits for it polls as well.
+    pub(crate) bell: Arc<Notify>,
 }
 
 /// What a run is started with.
@@ -165,6 +170,9 @@ pub enum StartError {
         /// What stands against it.
         reason: String,
     },
+    /// The start key stands for another request.
+    #[error("this key was used for another request")]
+    KeyReused,
     /// The store failed; there is no run.
     #[error("the run could not be stored")]
     Store(#[from] StoreFault),
@@ -281,7 +289,7 @@ impl Runtime {
     /// Builds a runtime. Every part is named; none is optional.
     pub fn new(mut parts: Parts) -> Self {
         parts.limits.lease = parts.limits.lease.min(Lease::LONGEST);
-        Self { parts: Arc::new(parts) }
+        Self { parts: Arc::new(parts), bell: Arc::default() }
     }
 
     /// What it is made of.
@@ -355,6 +363,51 @@ impl Runtime {
     /// # Errors
     /// [`StartError`]; there is no run then.
     pub async fn start(&self, request: RunRequest, mode: Mode) -> Result<RunId, StartError> {
+        let changes = self.planned(request, mode).await?;
+        let id = changes.row().id.clone();
+        self.parts.store.create(changes).await.map_err(not_created)?;
+        self.wake();
+        Ok(id)
+    }
+
+    /// The same, once for each key: who asks again with the same key and the same body gets the same run.
+    ///
+    /// # Errors
+    /// [`StartError`]; no further run was stored then.
+    pub async fn start_once(
+        &self,
+        request: RunRequest,
+        mode: Mode,
+        key: &StartKey,
+    ) -> Result<RunId, StartError> {
+        // Looked up first: what was started once is found again whatever has become of its agent.
+        let before = match self.parts.store.started(key).await? {
+            Some(before) => Some(before),
+            None => {
+                let changes = self.planned(request, mode).await?;
+                let id = changes.row().id.clone();
+                match self.parts.store.create_once(changes, key).await.map_err(not_created)? {
+                    None => {
+                        self.wake();
+                        return Ok(id);
+                    }
+                    before => before,
+                }
+            }
+        };
+        match before {
+            Some(StartedBefore::Same(run)) => Ok(run),
+            Some(StartedBefore::OtherBody) | None => Err(StartError::KeyReused),
+        }
+    }
+
+    /// Rings the bell for workers of this process that wait for something to do. What is owed is found without it too,
+    /// a little later.
+    pub fn wake(&self) {
+        self.bell.notify_one();
+    }
+
+    async fn planned(&self, request: RunRequest, mode: Mode) -> Result<Changes, StartError> {
         let parts = &self.parts;
         let agent = parts
             .agents
@@ -381,17 +434,9 @@ impl Runtime {
             .map(|(tool, gate, observed_only)| Event::GateDenied(GateDenied::by(&tool, gate, observed_only)))
             .collect();
         let id = RunId::from_random(parts.clock.random());
-        let (_, changes) = Run::create(id.clone(), created, events, parts.clock.now())
-            .map_err(|illegal| not_storable(&illegal))?;
-        match parts.store.create(changes).await {
-            Ok(()) => Ok(id),
-            Err(CreateError::Exists) => {
-                Err(StartError::Store(StoreFault::Failed("an id was given out twice".into())))
-            }
-            // It was erased or removed a moment ago.
-            Err(CreateError::NotContinuable(run)) => Err(StartError::NoSuchRun(run)),
-            Err(CreateError::Fault(fault)) => Err(fault.into()),
-        }
+        let (_, changes) =
+            Run::create(id, created, events, parts.clock.now()).map_err(|illegal| not_storable(&illegal))?;
+        Ok(changes)
     }
 
     /// A run that this person may continue (R10): it has ended, and it and all that it continues can be read.
@@ -450,7 +495,7 @@ impl Runtime {
             LoadError::Unreadable { reason, .. } => CancelError::Unreadable(reason),
             LoadError::Fault(fault) => CancelError::Store(fault),
         })?;
-        if !by.admin && by.subject != run.created().owner {
+        if !by.may_cancel(&run) {
             return Err(CancelError::NotFound(id.clone()));
         }
         let at = self.parts.clock.now();
@@ -544,7 +589,10 @@ impl Runtime {
             let Some((after, changes)) = planned else { return Ok(None) };
             let at = Revision(run.revision());
             match self.parts.store.append(&id, at, &Writer::Anyone, now, Append::Plain(changes)).await {
-                Ok(_) => return Ok(Some(after)),
+                Ok(_) => {
+                    self.wake();
+                    return Ok(Some(after));
+                }
                 Err(AppendError::Conflict | AppendError::LeaseLost) => run = self.load(&id).await?,
                 Err(AppendError::NotFound(run)) => return Err(LoadError::NotFound(run)),
                 Err(AppendError::Unreadable { run, reason }) => {
@@ -597,6 +645,15 @@ fn outcome(run: Run) -> Option<Outcome> {
     let record = run.open_pending().cloned()?;
     let digest = record.pending.digest(run.id());
     Some(Outcome::Waiting(Box::new(Waiting { id: record.pending.id.clone(), digest, record, run })))
+}
+
+fn not_created(error: CreateError) -> StartError {
+    match error {
+        CreateError::Exists => StartError::Store(StoreFault::Failed("an id was given out twice".into())),
+        // It was erased or removed a moment ago.
+        CreateError::NotContinuable(run) => StartError::NoSuchRun(run),
+        CreateError::Fault(fault) => StartError::Store(fault),
+    }
 }
 
 fn not_storable(illegal: &Illegal) -> StartError {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    AgentName, CallId, Changes, Entry, GroupName, PendingId, PendingRow, PendingStatus, People, Principal,
-    RunId, RunRow, RunState, Subject, Switches, ToolName,
+    AgentName, CallId, Changes, Digest, Entry, GroupName, PendingId, PendingRow, PendingStatus, People,
+    Principal, RunId, RunRow, RunState, Subject, Switches, ToolName,
 };
 use jiff::Timestamp;
 
@@ -218,6 +218,26 @@ pub enum ClaimError {
     Fault(#[from] StoreFault),
 }
 
+/// With which key a run is started once, however often that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartKey {
+    /// Whose key it is: two starters never meet.
+    pub starter: Subject,
+    /// The key, as the starter chose it.
+    pub key: String,
+    /// What was asked for.
+    pub body: Digest,
+}
+
+/// What is known of a [`StartKey`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartedBefore {
+    /// It started this run.
+    Same(RunId),
+    /// It stands for another request.
+    OtherBody,
+}
+
 /// A run's row and whether somebody works on it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunListing {
@@ -374,6 +394,23 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`StoreFault`].
     async fn put_principal(&self, principal: &Principal) -> Result<(), StoreFault>;
+
+    /// What is known of a start key.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn started(&self, key: &StartKey) -> Result<Option<StartedBefore>, StoreFault>;
+
+    /// Stores a new run with its first events, unless this key has started one: then nothing is stored, and what it
+    /// did is given back. A key is forgotten with its run.
+    ///
+    /// # Errors
+    /// [`CreateError`]; nothing was stored.
+    async fn create_once(
+        &self,
+        changes: Changes,
+        key: &StartKey,
+    ) -> Result<Option<StartedBefore>, CreateError>;
 
     /// One run's row.
     ///

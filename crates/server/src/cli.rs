@@ -16,7 +16,9 @@ mod manual;
 mod pending;
 mod run;
 mod runs;
+mod serve;
 mod session;
+mod token;
 mod tools;
 mod user;
 
@@ -53,6 +55,8 @@ enum Command {
         SIGTERM or SIGHUP (the run can be resumed)."
     )]
     Run(run::Arguments),
+    /// Serve the HTTP API and work on runs, until told to end
+    Serve(serve::Arguments),
     /// What waits for a person: list it, or show one question with all that will run
     Pending(pending::Arguments),
     /// Release the calls of a question (or some of them) and drive the run on
@@ -73,14 +77,18 @@ enum Command {
     Tools(tools::Arguments),
     /// Look at groups of tools, or switch a whole group
     Groups(groups::Arguments),
-    /// Set what a person may do
+    /// Who is known, and what they may do
     User(user::Arguments),
+    /// Make, list and revoke the tokens that the HTTP API asks for
+    Token(token::Arguments),
     /// Check the configuration without starting anything
     Config(check::Arguments),
     /// Look after the database
     Db(db::Arguments),
     /// Look after the master key
     Keys(keys::Arguments),
+    /// Print what the HTTP API is, as OpenAPI 3.1
+    Openapi,
     /// Print the completions for a shell
     Completions(manual::Completions),
     /// Print a manual page
@@ -143,6 +151,7 @@ fn ended(exit: Exit) -> u8 {
 async fn dispatch(command: Command, invocation: Invocation) -> Result<Exit, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments, invocation).await,
+        Command::Serve(arguments) => serve::run(arguments, invocation).await,
         Command::Pending(arguments) => pending::run(arguments, invocation).await,
         Command::Approve(arguments) => decide::approve(arguments, invocation).await,
         Command::Deny(arguments) => decide::deny(arguments, invocation).await,
@@ -152,9 +161,14 @@ async fn dispatch(command: Command, invocation: Invocation) -> Result<Exit, Fail
         Command::Tools(arguments) => tools::run(arguments, invocation).await,
         Command::Groups(arguments) => groups::run(arguments, invocation).await,
         Command::User(arguments) => user::run(arguments, invocation).await,
+        Command::Token(arguments) => token::run(arguments, invocation).await,
         Command::Config(arguments) => check::run(arguments, invocation).await,
         Command::Db(arguments) => db::run(arguments, invocation).await,
         Command::Keys(arguments) => keys::run(arguments, invocation).await,
+        Command::Openapi => {
+            show::out(crate::http::openapi_text().trim_end());
+            Ok(Exit::Done)
+        }
         Command::Completions(arguments) => Ok(manual::completions(&arguments)),
         Command::Man(arguments) => manual::page(&arguments),
     }

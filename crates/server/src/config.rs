@@ -9,8 +9,11 @@ pub(crate) mod duration;
 pub(crate) mod nearest;
 mod settings;
 mod tools;
+mod web;
 
 use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +26,7 @@ use crate::environment::Environment;
 use document::{Document, Section};
 pub(crate) use settings::{FETCH_PAGE, ToolSettings};
 pub(crate) use tools::{ALWAYS_THERE, BUILT_IN, Tool, Way};
+pub(crate) use web::{PublicUrl, listen};
 
 /// The name of the file that is looked for.
 pub(crate) const FILE: &str = "countersign.toml";
@@ -34,6 +38,12 @@ pub(crate) const STATE: &str = ".countersign";
 const DATABASE: &str = "countersign.db";
 /// How long a silent worker keeps a run, where nobody says otherwise.
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+/// How many runs one process drives at once, where nobody says otherwise.
+const CONCURRENCY_DEFAULT: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+/// More runs than this at once are surely not meant.
+const CONCURRENCY_MAX: usize = 10_000;
+/// The grace for calls in flight, where nobody says otherwise: below the 30 seconds that supervisors usually wait.
+const DRAIN_DEFAULT: Duration = Duration::from_secs(25);
 /// A lease shorter than this is lost between two heartbeats by an ordinary pause of the machine.
 const LEASE_MIN: Duration = Duration::from_millis(500);
 
@@ -94,6 +104,14 @@ pub(crate) struct Config {
     pub(crate) enforcement: Enforcement,
     /// How long a silent worker keeps a run (R6).
     pub(crate) lease: Duration,
+    /// The most runs that one process drives at once.
+    pub(crate) concurrency: NonZeroUsize,
+    /// How long calls in flight may take to come back when the process is to end.
+    pub(crate) drain: Duration,
+    /// Where `serve` listens.
+    pub(crate) listen: SocketAddr,
+    /// What it is called from outside; absent: only by its address.
+    pub(crate) public_url: Option<PublicUrl>,
 }
 
 /// One provider.
@@ -229,12 +247,18 @@ impl Config {
             agents: Vec::new(),
             enforcement: Enforcement::Enforce,
             lease: LEASE_DEFAULT,
+            concurrency: CONCURRENCY_DEFAULT,
+            drain: DRAIN_DEFAULT,
+            listen: web::LISTEN_DEFAULT,
+            public_url: None,
         }
     }
 
     fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
         let document = Document::parse(file, text)?;
         let top = document.top(&[
+            "listen",
+            "public_url",
             "database",
             "key_file",
             "workspace",
@@ -256,8 +280,12 @@ impl Config {
         let skills = skills.map(|skills| skills.list("paths", |path| Ok(below(folder, path)))).transpose()?;
         let tools = top.tables("tools", tools::KEYS, tools::tool)?;
         tools::check_names(&tools, |line, problem| document.wrong_line(line, problem))?;
-        let workers = top.section("workers", &["lease"])?;
-        let lease = workers.as_ref().map(|workers| workers.parsed("lease", lease)).transpose()?.flatten();
+        let workers = top.section("workers", &["concurrency", "lease", "drain"])?;
+        let workers = workers.as_ref();
+        let lease = workers.map(|workers| workers.parsed("lease", lease)).transpose()?.flatten();
+        let drain = workers.map(|workers| workers.parsed("drain", duration::parse)).transpose()?.flatten();
+        let concurrency = workers.map(|workers| workers.number("concurrency", 1, CONCURRENCY_MAX));
+        let concurrency = concurrency.transpose()?.flatten().and_then(NonZeroUsize::new);
         Ok(Self {
             file: Some(file.to_owned()),
             database: database.unwrap_or(defaults.database),
@@ -270,6 +298,10 @@ impl Config {
             agents: top.named("agents", AGENT_KEYS, agent)?,
             enforcement: Enforcement::from_setting(enforcement),
             lease: lease.unwrap_or(LEASE_DEFAULT),
+            concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
+            drain: drain.unwrap_or(DRAIN_DEFAULT),
+            listen: top.parsed("listen", web::listen)?.unwrap_or(defaults.listen),
+            public_url: top.parsed("public_url", PublicUrl::parse)?,
             folder: defaults.folder,
         })
     }

@@ -4,9 +4,9 @@
 //! may see what; the caller says whether the viewer may see the preview of an admin-only tool (A7).
 
 use countersign::{
-    Arguments, Because, Clearance, Deadline, Decided, EnableState, End, Entry, Event, HeldCall, Origin,
-    Pause, PendingRecord, Question, RemoteApproval, Run, RunListing, Switch, Switches, ToolSpec, Verdict,
-    Word, WorkBegan, needs_approval, runs_unattended,
+    Agent, Arguments, Because, Clearance, Deadline, Decided, EnableState, End, Entry, Event, GroupName,
+    GroupSetting, HeldCall, Models, Origin, Pause, PendingRecord, Question, RemoteApproval, Run, RunListing,
+    Switch, Switches, ToolSpec, Verdict, Word, WorkBegan, needs_approval, runs_unattended,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -107,6 +107,7 @@ pub(crate) fn pending(record: &PendingRecord, run: &Run, view: View) -> Value {
         "calls": pending.calls.iter().map(|call| held(call, view)).collect::<Vec<_>>(),
         "input": input,
         "resolution": resolution,
+        "edited_by": pending.editors.last(),
         "decision": record.decided.as_ref().map(|decided| decision(decided, record.settled_at)),
     })
 }
@@ -169,7 +170,8 @@ fn preview(call: &HeldCall, view: View) -> Value {
         .map_or(Value::Null, |(lines, failed)| json!({ "lines": lines, "failed": failed }))
 }
 
-fn decision(decided: &Decided, at: Option<Timestamp>) -> Value {
+/// What was decided.
+pub(crate) fn decision(decided: &Decided, at: Option<Timestamp>) -> Value {
     json!({
         "by": decided.by,
         "at": at.map(time),
@@ -239,6 +241,25 @@ pub(crate) fn group(name: &str, switch: Option<Switch>, tools: &[&str]) -> Value
         "overridden": switch.is_some(),
         "tools": tools,
         "orphaned": tools.is_empty(),
+    })
+}
+
+/// What runs can be started with. Its prompt is the operator's.
+pub(crate) fn agent(agent: &Agent, models: &Models) -> Value {
+    let groups: Vec<&str> = match &agent.groups {
+        GroupSetting::Unrestricted => Vec::new(),
+        GroupSetting::Only(groups) => groups.iter().map(GroupName::as_str).collect(),
+    };
+    json!({
+        "name": agent.name,
+        "models": agent.models,
+        "zone": models.zone_of(&agent.models).as_str(),
+        "tool_groups": groups,
+        "skills": agent.skills.iter().map(|skill| &skill.name).collect::<Vec<_>>(),
+        "max_iterations": agent.limits.iterations_max,
+        "max_tokens": agent.limits.tokens_max,
+        "approval_ttl_s": agent.approval_ttl.map(|ttl| ttl.as_secs()),
+        "second_approver": agent.second_approver,
     })
 }
 

@@ -19,9 +19,11 @@ mod setup;
 mod escape;
 mod json;
 mod show;
+mod switch;
 
 // What can be asked for.
 mod cli;
+mod http;
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;

@@ -366,7 +366,7 @@ fn agent(config: &Config, configured: &crate::config::Agent) -> Agent {
 }
 
 /// Makes a folder that only the account may enter. One that is there stays as it is.
-fn make_folder(folder: &Path) -> Result<(), SetupError> {
+pub(crate) fn make_folder(folder: &Path) -> Result<(), SetupError> {
     if folder.is_dir() {
         return Ok(());
     }

@@ -42,6 +42,11 @@ impl Root {
     pub(crate) fn idempotency_key(&self, run: &RunId, call: &CallId) -> String {
         hex(&mac(&self.0, "countersign/idempotency/v1", &[run.as_str().as_bytes(), call.as_str().as_bytes()]))
     }
+
+    /// What stands for a request that started a run under a key; it tells nobody what was asked for.
+    pub(crate) fn start(&self, starter: &str, key: &str, body: &[u8; 32]) -> Mac {
+        mac(&self.0, "countersign/start/v1", &[starter.as_bytes(), key.as_bytes(), body])
+    }
 }
 
 /// The MACs of one run.

@@ -17,6 +17,7 @@ mod keys;
 mod leases;
 mod lists;
 mod log;
+mod people;
 mod pipeline;
 mod policy;
 mod purge;
@@ -33,7 +34,7 @@ use async_trait::async_trait;
 use countersign::{
     AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError, Lease, LoadError, Log,
     Look, Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId, RunListing,
-    Store, StoreFault, Subject, SwitchName, Writer,
+    StartKey, StartedBefore, Store, StoreFault, Subject, SwitchName, Writer,
 };
 use jiff::Timestamp;
 
@@ -107,7 +108,7 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn create(&self, changes: Changes) -> Result<(), CreateError> {
-        self.create_run(&changes).await
+        self.create_run(&changes, None).await
     }
 
     async fn load(&self, run: &RunId) -> Result<Log, LoadError> {
@@ -172,6 +173,29 @@ impl Store for PostgresStore {
 
     async fn put_principal(&self, principal: &Principal) -> Result<(), StoreFault> {
         self.know(principal).await
+    }
+
+    async fn started(&self, key: &StartKey) -> Result<Option<StartedBefore>, StoreFault> {
+        self.started_before(key).await
+    }
+
+    async fn create_once(
+        &self,
+        changes: Changes,
+        key: &StartKey,
+    ) -> Result<Option<StartedBefore>, CreateError> {
+        if let Some(before) = self.started_before(key).await? {
+            return Ok(Some(before));
+        }
+        match self.create_run(&changes, Some(key)).await {
+            Ok(()) => Ok(None),
+            // Somebody else was first with the key, or there is such a run.
+            Err(CreateError::Exists) => match self.started_before(key).await? {
+                Some(before) => Ok(Some(before)),
+                None => Err(CreateError::Exists),
+            },
+            Err(error) => Err(error),
+        }
     }
 
     async fn run(&self, run: &RunId, now: Timestamp) -> Result<RunListing, LoadError> {

@@ -7,8 +7,9 @@
 use std::fmt::Display;
 
 use countersign::{
-    AgentName, Deadline, Lease, Limit, PendingId, PendingRow, PendingStatus, Principal, Revision, RunId,
-    RunListing, RunRow, RunState, Standing, StoreFault, Subject, Switch, Usage,
+    Account, AgentName, Deadline, Lease, Limit, PendingId, PendingRow, PendingStatus, Principal, Revision,
+    RunId, RunListing, RunRow, RunState, Scope, Scopes, Standing, StoreFault, Subject, Switch, TokenId,
+    TokenRow, Usage,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -339,24 +340,62 @@ pub(crate) fn switch(row: &dyn Row) -> Option<(String, Switch)> {
     Some((name, switch))
 }
 
+/// The columns that [`principal`] needs.
+pub(crate) const PRINCIPAL_COLUMNS: &str = "subject, admin, standing, scopes";
+
 /// A principal. One that cannot be read does not resolve: it has no right of any kind.
 pub(crate) fn principal(row: &dyn Row) -> Result<Principal, BadRow> {
     let cells = Cells::of(row, "principals", "subject");
-    Ok(Principal {
-        subject: cells.name::<Subject>("subject")?,
-        admin: cells.flag("admin")?,
-        standing: from_word::<Standing>(cells.text("standing")?)
-            .map_err(|_| cells.bad("standing", NotThis::Kind("standing")))?,
-    })
+    let scopes = cells.text("scopes")?;
+    let scopes: Option<Scopes> = scopes.split_whitespace().map(Scope::from_word).collect();
+    let standing = cells.word("standing", |word| match word {
+        "user" => Some(Standing::User),
+        "approver" => Some(Standing::Approver),
+        "service" => scopes.map(Standing::Service),
+        _ => None,
+    })?;
+    let principal =
+        Principal { subject: cells.name::<Subject>("subject")?, admin: cells.flag("admin")?, standing };
+    if principal.admin && principal.is_service() {
+        return Err(cells.bad("admin", NotThis::Kind("admin")));
+    }
+    Ok(principal)
 }
 
-/// The stored word of a standing.
-pub(crate) fn standing(standing: &Standing) -> &'static str {
+/// The stored words of a standing and of its scopes.
+pub(crate) fn standing(standing: Standing) -> (&'static str, String) {
     match standing {
-        Standing::User => "user",
-        Standing::Approver => "approver",
-        Standing::Service => "service",
+        Standing::User => ("user", String::new()),
+        Standing::Approver => ("approver", String::new()),
+        Standing::Service(scopes) => {
+            ("service", scopes.iter().map(Scope::as_str).collect::<Vec<_>>().join(" "))
+        }
     }
+}
+
+/// The columns that [`account`] needs.
+pub(crate) const ACCOUNT_COLUMNS: &str = "subject, admin, standing, scopes, disabled_at";
+
+/// A principal, and whether it is disabled.
+pub(crate) fn account(row: &dyn Row) -> Result<Account, BadRow> {
+    let cells = Cells::of(row, "principals", "subject");
+    Ok(Account { principal: principal(row)?, disabled_at: cells.optional_time("disabled_at")? })
+}
+
+/// The columns that [`token`] needs.
+pub(crate) const TOKEN_COLUMNS: &str = "number, id, subject, hash, created_at, revoked_at";
+
+/// A token. One that cannot be read opens nothing.
+pub(crate) fn token(row: &dyn Row) -> Result<TokenRow, BadRow> {
+    let cells = Cells::of(row, "tokens", "id");
+    let hash = cells.bytes("hash")?;
+    Ok(TokenRow {
+        id: cells.name::<TokenId>("id")?,
+        subject: cells.name::<Subject>("subject")?,
+        hash: hash.try_into().map_err(|_| cells.bad("hash", NotThis::Kind("hash")))?,
+        created_at: cells.time("created_at")?,
+        revoked_at: cells.optional_time("revoked_at")?,
+    })
 }
 
 /// Reads one of the words by which a type is stored.

@@ -14,6 +14,7 @@ mod keys;
 mod leases;
 mod lists;
 mod log;
+mod people;
 mod policy;
 mod purge;
 mod restored;
@@ -29,9 +30,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign::{
-    AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError, Durability, Lease,
-    LoadError, Log, Look, Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId,
-    RunListing, Store, StoreFault, Subject, SwitchName, Writer,
+    Account, Accounts, AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError,
+    Durability, Lease, LoadError, Log, Look, Page, PendingFilter, PendingId, PendingRow, Principal, Revision,
+    RunFilter, RunId, RunListing, StartKey, StartedBefore, Store, StoreFault, Subject, SwitchName, TokenId,
+    TokenRow, Writer,
 };
 use jiff::Timestamp;
 
@@ -241,6 +243,21 @@ impl Store for SqliteStore {
         self.connections.write(Durability::Disk, move |tx| policy::put_principal(tx, &principal)).await
     }
 
+    async fn started(&self, key: &StartKey) -> Result<Option<StartedBefore>, StoreFault> {
+        self.connections.read(|tx| people::started(tx, &self.vault, key))
+    }
+
+    async fn create_once(
+        &self,
+        changes: Changes,
+        key: &StartKey,
+    ) -> Result<Option<StartedBefore>, CreateError> {
+        let (vault, key) = (self.vault(), key.clone());
+        self.connections
+            .write(changes.durability(), move |tx| people::create_once(tx, &vault, &changes, &key))
+            .await
+    }
+
     async fn run(&self, run: &RunId, now: Timestamp) -> Result<RunListing, LoadError> {
         self.connections.read(|tx| log::readable(tx, &self.vault, run).map(|record| record.listing(now)))
     }
@@ -283,5 +300,37 @@ impl Store for SqliteStore {
 
     fn idempotency_key(&self, run: &RunId, call: &CallId) -> String {
         self.vault.root.idempotency_key(run, call)
+    }
+}
+
+#[async_trait]
+impl Accounts for SqliteStore {
+    async fn accounts(&self, limit: usize, cursor: Option<&str>) -> Result<Page<Account>, StoreFault> {
+        let cursor = cursor.map(str::to_owned);
+        self.connections.read_aside(move |tx| people::accounts(tx, limit, cursor.as_deref())).await
+    }
+
+    async fn disable_principal(&self, subject: &Subject, now: Timestamp) -> Result<bool, StoreFault> {
+        let subject = subject.clone();
+        self.connections.write(Durability::Disk, move |tx| people::disable(tx, &subject, now)).await
+    }
+
+    async fn put_token(&self, token: &TokenRow) -> Result<(), StoreFault> {
+        let token = token.clone();
+        self.connections.write(Durability::Disk, move |tx| people::put_token(tx, &token)).await
+    }
+
+    async fn token(&self, id: &TokenId) -> Result<Option<TokenRow>, StoreFault> {
+        self.connections.read(|tx| people::token(tx, id))
+    }
+
+    async fn tokens(&self, limit: usize, cursor: Option<&str>) -> Result<Page<TokenRow>, StoreFault> {
+        let cursor = cursor.map(str::to_owned);
+        self.connections.read_aside(move |tx| people::tokens(tx, limit, cursor.as_deref())).await
+    }
+
+    async fn revoke_token(&self, id: &TokenId, now: Timestamp) -> Result<bool, StoreFault> {
+        let id = id.clone();
+        self.connections.write(Durability::Disk, move |tx| people::revoke(tx, &id, now)).await
     }
 }

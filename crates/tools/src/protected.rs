@@ -28,8 +28,9 @@ pub(crate) const STATE_FOLDER: &str = ".countersign";
 /// How many entries of state folders are looked at to recognise them under other names. Larger ones hide every file
 /// of the workspace that has a second name.
 const STATE_ENTRIES_MAX: usize = 10_000;
-/// What SQLite puts beside a database; they hold the same content and are as protected.
-const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// What lies beside a database: what SQLite puts there holds the same content, and the lock of `serve` keeps a second one
+/// away. As protected as it.
+const COMPANIONS: [&str; 4] = ["-wal", "-shm", "-journal", "-serve"];
 
 /// How far a place is open to the tools. Ordered: the later word is the stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -57,7 +57,7 @@ fn visible<'a>(
 ) -> Result<(&'a Principal, &'a PendingRecord), DecisionRefused> {
     let by = judgement.people.find(judgement.by).ok_or(DecisionRefused::NotFound)?;
     let record = judgement.run.pending(id).ok_or(DecisionRefused::NotFound)?;
-    if by.may_settle_for(&judgement.run.created().owner) {
+    if by.may_see_questions_of(&judgement.run.created().owner) {
         Ok((by, record))
     } else {
         Err(DecisionRefused::NotFound)
@@ -159,6 +159,9 @@ pub fn settle(
     if decision.digest != pending.digest(run.id()) {
         return Err(refused(DecisionRefused::StaleDigest));
     }
+    if !by.may_settle_for(&run.created().owner) {
+        return Err(refused(DecisionRefused::NotPermitted { by: by.subject.clone() }));
+    }
     may_release(pending, &decision.said, &released, by, judgement.tools).map_err(refused)?;
     if matches!(decision.said, Said::Answer(_)) && !judgement.problems.is_empty() {
         return Err(refused(DecisionRefused::InvalidInput(judgement.problems.to_vec())));
@@ -173,7 +176,11 @@ pub fn settle(
     Ok(events)
 }
 
-fn well_formed(pending: &Pending, said: &Said) -> Result<(), DecisionRefused> {
+/// Whether this can be said about this question at all.
+///
+/// # Errors
+/// [`DecisionRefused::WrongKind`], [`DecisionRefused::CallsIncomplete`].
+pub fn well_formed(pending: &Pending, said: &Said) -> Result<(), DecisionRefused> {
     let wrong_kind = DecisionRefused::WrongKind { kind: pending.question.as_str() };
     match (&pending.question, said) {
         (Question::Approval, Said::Turn { .. })

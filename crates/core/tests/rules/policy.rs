@@ -68,7 +68,7 @@ fn rule_p2_a_tool_that_is_off_by_any_switch_is_denied_before_anything_else_is_as
 fn rule_p3_an_approver_or_a_service_is_not_an_admin() {
     let spec = ToolSpec { requires_admin: true, ..tool("adm", "g1", Effect::Read) };
     let local = gates(Allowance::Everything, Zone::Local, Enforcement::Enforce);
-    let service = Principal { standing: Standing::Service, ..Principal::user(subject("robo")) };
+    let service = Principal::service(subject("robo"), Scope::ALL.into_iter().collect());
     for principal in [Principal::approver(subject("bob")), service, Principal::user(subject("alice"))] {
         assert_eq!(
             word(&spec, &Switches::default(), &local, Some(&principal)),

@@ -80,7 +80,7 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
 
 /// Alice owns the runs; bob may approve, root is an admin, robo and sue are a program and a stranger.
 pub(crate) fn people() -> Vec<Principal> {
-    let service = |name| Principal { subject: subject(name), admin: false, standing: Standing::Service };
+    let service = |name| Principal::service(subject(name), Scope::ALL.into_iter().collect());
     vec![
         Principal::user(subject("alice")),
         Principal::user(subject("sue")),

@@ -1,6 +1,6 @@
 //! Switches, principals, keys.
 
-use countersign_core::{GroupName, People, Principal, Standing, Switch, Switches, ToolName};
+use countersign_core::{GroupName, People, Principal, Scope, Switch, Switches, ToolName};
 
 use super::sample::{at, call_id, run_id, subject};
 use super::{Damage, Harness, done};
@@ -90,7 +90,8 @@ pub async fn rule_p10_a_switch_that_cannot_be_read_is_unreadable<H: Harness>() {
 pub async fn rule_g9_a_look_sees_the_rights_of_the_moment<H: Harness>() {
     let harness = H::fresh().await;
     let store = harness.store();
-    let service = Principal { standing: Standing::Service, ..Principal::user(subject("ci")) };
+    let service =
+        Principal::service(subject("ci"), [Scope::RunCreate, Scope::McpManage].into_iter().collect());
     for principal in [Principal::admin(subject("root")), Principal::user(subject("alice")), service.clone()] {
         done(store.put_principal(&principal).await);
     }

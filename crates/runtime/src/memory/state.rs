@@ -3,10 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use countersign_core::{PendingId, PendingRow, Principal, RunId, RunRow, Subject, Switch, Switches};
+use countersign_core::{
+    Changes, Digest, PendingId, PendingRow, RunId, RunRow, Subject, Switch, Switches, TokenId,
+};
 use jiff::Timestamp;
 
-use crate::store::{Lease, LoadError, Look, Revision, RunListing, SwitchName};
+use crate::accounts::Account;
+use crate::store::{
+    CreateError, Lease, LoadError, Look, Revision, RunListing, StartKey, StartedBefore, SwitchName,
+};
+use crate::token::TokenRow;
 
 /// What is said of a row that was spoiled on purpose.
 pub(super) const SPOILED: &str = "the row cannot be read";
@@ -22,7 +28,11 @@ pub(super) struct State {
     pub(super) tools: BTreeMap<String, Switch>,
     pub(super) groups: BTreeMap<String, Switch>,
     pub(super) switched_off: BTreeMap<SwitchName, Timestamp>,
-    pub(super) principals: BTreeMap<Subject, Principal>,
+    pub(super) accounts: BTreeMap<Subject, Account>,
+    /// In order of making.
+    pub(super) tokens: BTreeMap<u64, TokenRow>,
+    /// By whose key, and which.
+    pub(super) started: HashMap<(Subject, String), (Digest, RunId)>,
     /// The last ticket of the queue that was given out.
     pub(super) tickets: u64,
 }
@@ -73,13 +83,46 @@ impl State {
             SwitchName::Tool(name) => all.with_tool_off_at(name.as_str(), *at),
             SwitchName::Group(name) => all.with_group_off_at(name.as_str(), *at),
         });
-        let people = subjects.iter().filter_map(|subject| self.principals.get(subject)).cloned().collect();
+        let known = subjects.iter().filter_map(|subject| self.accounts.get(subject));
+        let people = known.filter(|account| account.disabled_at.is_none());
+        let people = people.map(|account| account.principal.clone()).collect();
         Look { switches, people }
+    }
+
+    pub(super) fn token_mut(&mut self, id: &TokenId) -> Option<&mut TokenRow> {
+        self.tokens.values_mut().find(|token| token.id == *id)
+    }
+
+    pub(super) fn started(&self, key: &StartKey) -> Option<StartedBefore> {
+        let (body, run) = self.started.get(&(key.starter.clone(), key.key.clone()))?;
+        Some(if *body == key.body { StartedBefore::Same(run.clone()) } else { StartedBefore::OtherBody })
     }
 
     pub(super) fn ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
+    }
+
+    pub(super) fn create(
+        &mut self,
+        changes: &Changes,
+        log: Vec<(Timestamp, Vec<u8>)>,
+    ) -> Result<(), CreateError> {
+        let id = &changes.row().id;
+        if self.run(id).is_some() {
+            return Err(CreateError::Exists);
+        }
+        if let Some(before) = &changes.row().continues
+            && !self.run(before).is_some_and(|kept| !kept.damaged && kept.row.state.is_end())
+        {
+            return Err(CreateError::NotContinuable(before.clone()));
+        }
+        let (number, ticket) = (next_number(&self.runs), self.ticket());
+        self.run_numbers.insert(id.clone(), number);
+        let kept = KeptRun { row: changes.row().clone(), log, lease: None, ticket, damaged: false };
+        self.runs.insert(number, kept);
+        self.put_pendings(changes.inbox());
+        Ok(())
     }
 
     pub(super) fn put_pendings(&mut self, rows: &[PendingRow]) {

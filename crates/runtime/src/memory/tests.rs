@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::contract::{Damage, Harness};
-use crate::{Clock, Store, SystemClock};
+use crate::{Accounts, Clock, Store, SystemClock};
 
 struct InMemory(Arc<MemoryStore>);
 
@@ -20,6 +20,10 @@ impl Harness for InMemory {
 
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.0) as Arc<dyn Store>
+    }
+
+    fn accounts(&self) -> Arc<dyn Accounts> {
+        Arc::clone(&self.0) as Arc<dyn Accounts>
     }
 
     async fn reopened(self) -> Self {

@@ -12,7 +12,7 @@ use countersign::{
     GroupName, GroupSetting, InputMessage, InputRole, Limit, Limits, MemoryStore, ModelRef, Models,
     OperatorWord, Origin, Outcome, Parts, Pause, PendingRecord, PendingStatus, Principal, Provider,
     ProviderName, Refusal, Registry, RemoteApproval, ResultKind, Run, RunId, RunLimits, RunRequest, RunState,
-    Runtime, ServerName, Stage, Standing, Store, Subject, SwitchName, ToolName, ToolRequest, Waiting, Zone,
+    Runtime, Scope, ServerName, Stage, Store, Subject, SwitchName, ToolName, ToolRequest, Waiting, Zone,
 };
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ impl Bed {
     pub(crate) async fn new(witness: Witness, tools: impl FnOnce(&Ledger) -> Vec<AnyTool>) -> Self {
         let memory = Arc::new(MemoryStore::new([3; 32]));
         let ledger = Ledger::default();
-        let robot = Principal { subject: robot(), admin: false, standing: Standing::Service };
+        let robot = Principal::service(robot(), Scope::ALL.into_iter().collect());
         for person in [Principal::user(alice()), Principal::approver(bob()), Principal::admin(root()), robot]
         {
             memory.put_principal(&person).await.unwrap();

@@ -1,12 +1,10 @@
 //! `countersign groups`.
 
-use std::collections::BTreeMap;
-
 use clap::{Args, Subcommand};
-use countersign::{GroupName, Runtime, Switch, SwitchName};
+use countersign::{GroupName, Switch, SwitchName};
 
 use crate::show::{self, table::table};
-use crate::{escape, json};
+use crate::{escape, json, switch};
 
 use super::session::{Invocation, Session};
 use super::tools::{default_agent, runtime_for};
@@ -59,22 +57,13 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     }
 }
 
-/// The groups with their tools, by name.
-fn groups(runtime: &Runtime) -> BTreeMap<&str, Vec<&str>> {
-    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for tool in runtime.parts().tools.tools() {
-        groups.entry(tool.spec.group.as_str()).or_default().push(tool.spec.name.as_str());
-    }
-    groups
-}
-
 async fn listed(arguments: &List, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open_to_look(invocation, None).await?;
     let agent = default_agent(&session)?;
     let runtime = runtime_for(&session, &agent)?;
     let look = session.setup.store.look(&[]).await;
     let look = look.map_err(|fault| Failure::store("the switches cannot be read", &fault))?;
-    let mut groups = groups(&runtime);
+    let mut groups = switch::groups(&runtime);
     for orphan in look.switches.names().1 {
         groups.entry(orphan).or_default();
     }
@@ -116,9 +105,7 @@ async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocatio
     let store = &session.setup.store;
     let failed = |fault| Failure::store("nothing was switched", &fault);
     let look = store.look(&[]).await.map_err(failed)?;
-    let known = GroupName::parse(name).ok().filter(|group| {
-        runtime.parts().tools.has_group(group) || (enabled.is_none() && look.switches.group(group).is_some())
-    });
+    let known = switch::group(&runtime, &look, name, enabled);
     let Some(group) = known else {
         return Err(Failure::usage(format!(
             "there is no group {name:?}, so nothing was stored; names are compared byte for byte, and `groups list` shows them"
@@ -129,7 +116,7 @@ async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocatio
         .await
         .map_err(failed)?;
     let after = store.look(&[]).await.map_err(failed)?;
-    let tools = groups(&runtime).remove(group.as_str()).unwrap_or_default();
+    let tools = switch::groups(&runtime).remove(group.as_str()).unwrap_or_default();
     if arguments.json {
         let group = json::group(group.as_str(), after.switches.group(&group), &tools);
         show::out(&escape::json(&group));

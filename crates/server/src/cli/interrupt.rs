@@ -16,13 +16,15 @@ use super::Exit;
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     token: CancellationToken,
+    again: CancellationToken,
     by: Arc<OnceLock<Exit>>,
 }
 
 impl Interrupt {
     /// Listens from now on, for the rest of the process.
     pub(crate) fn listen() -> Self {
-        let interrupt = Self { token: CancellationToken::new(), by: Arc::default() };
+        let interrupt =
+            Self { token: CancellationToken::new(), again: CancellationToken::new(), by: Arc::default() };
         let ways = [
             (SignalKind::interrupt(), Exit::Interrupted),
             (SignalKind::terminate(), Exit::Terminated),
@@ -45,6 +47,8 @@ impl Interrupt {
                 show::err("stopping at the next boundary; Ctrl-C again stops at once");
             } else if exit == Exit::Interrupted {
                 std::process::exit(i32::from(exit.code()));
+            } else {
+                self.again.cancel();
             }
         }
     }
@@ -52,6 +56,11 @@ impl Interrupt {
     /// For what stops with it.
     pub(crate) fn token(&self) -> CancellationToken {
         self.token.clone()
+    }
+
+    /// Cancelled when a second one comes, for what waits for something after the first.
+    pub(crate) fn again(&self) -> CancellationToken {
+        self.again.clone()
     }
 
     /// Whether it has come.

@@ -133,7 +133,7 @@ async fn shown(arguments: Show, invocation: Invocation) -> Result<Exit, Failure>
     let row = session.setup.store.pending(id).await;
     let row =
         row.map_err(|fault| Failure::store("the question cannot be read", &fault))?.ok_or_else(missing)?;
-    if !session.actor.may_settle_for(&row.owner) {
+    if !session.actor.may_see_questions_of(&row.owner) {
         return Err(missing());
     }
     let (_, run) = session.load(&row.run).await.map_err(|error| Failure::load(&error))?;

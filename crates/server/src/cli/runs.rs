@@ -1,7 +1,7 @@
 //! `countersign runs`.
 
 use clap::{Args, Subcommand};
-use countersign::{Entry, LoadError, PendingRecord, Run, RunFilter, RunId, RunState, Subject};
+use countersign::{Entry, LoadError, Run, RunFilter, RunId, RunState, Subject};
 use countersign_store::EraseError;
 use serde_json::Value;
 
@@ -167,12 +167,7 @@ fn owner_filter(session: &Session) -> Option<Subject> {
 /// question is open, or was decided by them.
 async fn seen(session: &Session, id: &RunId) -> Result<(Vec<Entry>, Run), Failure> {
     let (log, run) = session.load(id).await.map_err(|error| Failure::load(&error))?;
-    let actor = &session.actor;
-    let decided =
-        |record: &PendingRecord| record.decided.as_ref().is_some_and(|decided| decided.by == actor.subject);
-    let asked = run.open_pending().is_some() || run.pendings().any(decided);
-    let owner = &run.created().owner;
-    if actor.admin || actor.subject == *owner || (asked && actor.may_settle_for(owner)) {
+    if session.actor.may_see(&run) {
         return Ok((log, run));
     }
     Err(Failure::load(&LoadError::NotFound(id.clone())))

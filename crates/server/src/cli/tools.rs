@@ -8,7 +8,7 @@ use countersign::{
 
 use crate::config::nearest::nearest;
 use crate::show::{self, Style, table::table};
-use crate::{escape, json};
+use crate::{escape, json, switch};
 
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, agent_name, subject};
@@ -125,7 +125,7 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
     }
     let specs: Vec<&ToolSpec> = names.iter().filter_map(|name| registry.find(name.as_str())).collect();
     let look = policy.look();
-    let orphans: Vec<&str> = if narrowed { Vec::new() } else { orphans(&runtime, look) };
+    let orphans: Vec<&str> = if narrowed { Vec::new() } else { switch::orphans(&runtime, look) };
     if arguments.json {
         let tools = specs.iter().map(|spec| json::tool(spec, &look.switches));
         let orphans = orphans.iter().map(|name| json::orphaned_tool(name, switch_of(look, name)));
@@ -188,10 +188,6 @@ fn unattended_words(spec: &ToolSpec) -> String {
     }
 }
 
-fn orphans<'a>(runtime: &Runtime, look: &'a Look) -> Vec<&'a str> {
-    look.switches.names().0.filter(|name| runtime.parts().tools.tool(name).is_none()).collect()
-}
-
 fn switch_of(look: &Look, name: &str) -> Option<Switch> {
     ToolName::parse(name).ok().and_then(|name| look.switches.tool(&name))
 }
@@ -205,8 +201,7 @@ async fn switched(arguments: &Name, enabled: Option<bool>, invocation: Invocatio
     let failed = |fault| Failure::store("nothing was switched", &fault);
     let look = store.look(&[]).await.map_err(failed)?;
     let spec = runtime.parts().tools.find(name);
-    let orphaned = spec.is_none() && enabled.is_none() && switch_of(&look, name).is_some();
-    let parsed = ToolName::parse(name).ok().filter(|_| spec.is_some() || orphaned);
+    let parsed = switch::tool(&runtime, &look, name, enabled);
     let Some(parsed) = parsed else {
         return Err(Failure::usage(format!(
             "there is no tool {name:?}, so nothing was stored; names are compared byte for byte, and `tools list` shows them"

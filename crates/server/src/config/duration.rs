@@ -23,6 +23,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "this is longer than a hundred years; leave the key out for ever".to_owned())
 }
 
+/// A duration for people, in the form it is written in.
+pub(crate) fn in_words(duration: Duration) -> String {
+    if duration.subsec_millis() > 0 {
+        format!("{}ms", duration.as_millis())
+    } else {
+        format!("{}s", duration.as_secs())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

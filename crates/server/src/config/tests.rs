@@ -18,6 +18,8 @@ fn everything_that_is_configured_is_typed() {
         database = "sqlite:data/runs.db"
         key_file = "/keys/key"
         workspace = "pages"
+        listen = "[::]:80"
+        public_url = "https://agents.example"
 
         [providers.stub]
         kind = "openai"
@@ -51,6 +53,8 @@ fn everything_that_is_configured_is_typed() {
 
         [workers]
         lease = "2s"
+        concurrency = 4
+        drain = "10s"
         "#,
     )
     .unwrap();
@@ -64,7 +68,7 @@ fn everything_that_is_configured_is_typed() {
             workspace: Some("/x/pages".into()),
             providers: vec![Provider {
                 name: "stub".parse().unwrap(),
-                line: 6,
+                line: 8,
                 kind: Kind::OpenAi {
                     base_url: "http://127.0.0.1:9100/v1".into(),
                     api_key_env: Some("STUB_KEY".into())
@@ -73,31 +77,35 @@ fn everything_that_is_configured_is_typed() {
             }],
             agents: vec![Agent {
                 name: "default".parse().unwrap(),
-                models: (vec![ModelRef::parse("stub/a/b").unwrap(), ModelRef::parse("stub/c").unwrap()], 13),
+                models: (vec![ModelRef::parse("stub/a/b").unwrap(), ModelRef::parse("stub/c").unwrap()], 15),
                 system_prompt: Some("Look after the pages.".into()),
-                tool_groups: (vec!["files".parse().unwrap()], 15),
-                skills: (vec!["editor".into()], 16),
+                tool_groups: (vec!["files".parse().unwrap()], 17),
+                skills: (vec!["editor".into()], 18),
                 max_iterations: 8,
                 max_tokens: Some(200_000),
                 max_working_time: Some(Duration::from_secs(600)),
                 context_window: Some(128_000),
                 approval_ttl: Some(Duration::from_secs(604_800)),
                 second_approver: true,
-                line: 12,
+                line: 14,
             }],
             tools: Vec::new(),
             tool_settings: vec![ToolSettings {
                 name: "read_file".parse().unwrap(),
-                line: 27,
+                line: 29,
                 enabled: Some(false),
                 asks: true,
-                requires_admin: Some((true, 30)),
-                data_class: Some((DataClass::SourceCode, 31)),
+                requires_admin: Some((true, 32)),
+                data_class: Some((DataClass::SourceCode, 33)),
                 hosts: Vec::new(),
             }],
             skill_paths: vec!["/x/skills".into(), "/more".into()],
             enforcement: Enforcement::Observe,
             lease: Duration::from_secs(2),
+            concurrency: NonZeroUsize::new(4).unwrap(),
+            drain: Duration::from_secs(10),
+            listen: "[::]:80".parse().unwrap(),
+            public_url: Some(PublicUrl::parse("https://agents.example").unwrap()),
         }
     );
 }
@@ -259,10 +267,14 @@ fn an_error_names_file_line_key_and_what_was_meant() {
             ":2: the key agents.default.model is unknown; did you mean models?",
         ),
         ("[workers]\nleaze = \"2s\"", ":2: the key workers.leaze is unknown; did you mean lease?"),
-        ("qqq = 1", ":1: the key qqq is unknown; known here are database,"),
+        ("qqq = 1", ":1: the key qqq is unknown; known here are listen, public_url, database,"),
         ("workspace = 7", ":1: workspace: it must be a text in quotes, not a number"),
         ("workspace = \"a\"\nworkspace = \"b\"", ":2: this is not valid TOML: duplicate key"),
         ("[workers]\nlease = \"2\"", ":2: workers.lease: a duration is a whole number and a unit"),
+        ("listen = \"localhost:80\"", ":1: listen: it must be ADDRESS:PORT"),
+        ("public_url = \"agents.example\"", ":1: public_url: it must be http:// or https://"),
+        ("[workers]\nconcurrency = 0", ":2: workers.concurrency: it must be from 1 to"),
+        ("[workers]\ndrain = \"soon\"", ":2: workers.drain: a duration is"),
         ("[workers]\nlease = \"1ms\"", ":2: workers.lease: a lease is at least 500ms"),
         (
             "database = \"postgres://u:secret@h/d\"",

@@ -115,7 +115,7 @@ fn a_waiting_run_has_every_key_of_the_contract() {
                     "needs_approval": true, "because": "writes", "will_run": true, "refusal": null,
                     "preview": { "lines": ["drops page 7"], "failed": false },
                 }],
-                "input": null, "resolution": null, "decision": null,
+                "input": null, "resolution": null, "edited_by": null, "decision": null,
             },
             "created_at": "2027-01-15T08:00:00Z", "updated_at": "2027-01-15T08:00:01Z", "finished_at": null,
         })

@@ -16,7 +16,7 @@ use crate::entries::{Broken, Walk};
 use crate::finding::{Finding, Report, shown};
 use crate::inspection::{self, Expected, Log};
 use crate::rotation;
-use crate::row::{self, Cells, PENDING_COLUMNS, Row, RunRecord};
+use crate::row::{self, Cells, PENDING_COLUMNS, PRINCIPAL_COLUMNS, Row, RunRecord};
 
 /// The runs of one page.
 const PAGE: i64 = 20;
@@ -73,8 +73,8 @@ impl PostgresStore {
                 }
             }
         }
-        let principals = "SELECT subject, admin, standing FROM principals ORDER BY subject";
-        for row in self.connections.rows(principals, &[]).await? {
+        let principals = format!("SELECT {PRINCIPAL_COLUMNS} FROM principals ORDER BY subject");
+        for row in self.connections.rows(&principals, &[]).await? {
             if let Err(bad) = row::principal(&row) {
                 let subject = shown(Cells::of(&row, "principals", "subject").text("subject")?.as_bytes());
                 report.found(Finding::PrincipalUnreadable { subject, reason: bad.to_string() });

@@ -126,7 +126,7 @@ impl PostgresStore {
 }
 
 /// Rows with their place in the list, which must be known even where the rest cannot be read.
-fn numbered<T>(
+pub(super) fn numbered<T>(
     rows: &[Row],
     read: impl Fn(&Row) -> Result<T, BadRow>,
 ) -> Result<Vec<(i64, Option<T>)>, StoreFault> {

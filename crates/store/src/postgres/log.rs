@@ -7,12 +7,13 @@
 
 use countersign::{
     Append, AppendError, Changes, CreateError, Durability, LoadError, Log, PendingRow, Revision, RunId,
-    RunState, StoreFault, Writer,
+    RunState, StartKey, StoreFault, Writer,
 };
 use jiff::Timestamp;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::connections::{Begin, Parameter, Transaction, failed, is_taken};
+use super::people::INSERT_START;
 use super::pipeline::{three, two};
 use super::{PostgresStore, keys, policy};
 use crate::chain::Chain;
@@ -93,10 +94,15 @@ impl PostgresStore {
         readable(self.record(run).await?, run)
     }
 
-    pub(super) async fn create_run(&self, changes: &Changes) -> Result<(), CreateError> {
+    /// Stores a new run, and under which key it was started, if there is one.
+    pub(super) async fn create_run(
+        &self,
+        changes: &Changes,
+        started: Option<&StartKey>,
+    ) -> Result<(), CreateError> {
         let tx = self.connections.transaction(Begin::Write(changes.durability())).await?;
-        let [shared, installation, hold, insert] =
-            tx.statements([keys::SHARED, keys::INSTALLATION, &hold(), INSERT_RUN]).await?;
+        let [shared, installation, hold, insert, insert_start] =
+            tx.statements([keys::SHARED, keys::INSTALLATION, &hold(), INSERT_RUN, INSERT_START]).await?;
         let (_, rows) = tx.start(two(tx.query(&shared, &[]), tx.query(&installation, &[]))).await?;
         let master = crate::keys::current(&self.vault, &keys::follow(&rows, &self.vault)?)?;
         let row = changes.row();
@@ -137,7 +143,14 @@ impl PostgresStore {
             &sealed_key,
             &continues,
         ];
-        match tx.commit(two(tx.query(&insert, &parameters), store.all(&tx))).await {
+        let start = async {
+            let Some(key) = started else { return Ok(()) };
+            let body = self.vault.root.start(key.starter.as_str(), &key.key, key.body.bytes());
+            let parameters: [Parameter<'_>; 4] =
+                [&key.starter.as_str(), &key.key, &body.as_slice(), &row.id.as_str()];
+            tx.query(&insert_start, &parameters).await.map(drop)
+        };
+        match tx.commit(three(tx.query(&insert, &parameters), store.all(&tx), start)).await {
             Ok(_) => Ok(()),
             Err(fault) if is_taken(&fault) => Err(CreateError::Exists),
             Err(fault) => Err(fault.into()),

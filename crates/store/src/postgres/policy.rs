@@ -18,12 +18,13 @@ use crate::time;
 /// The lock of the policy, held with others.
 pub(super) const SHARED: &str = "SELECT pg_advisory_xact_lock_shared(4850202893012172802)";
 /// The lock of the policy, held alone.
-const ALONE: &str = "SELECT pg_advisory_xact_lock(4850202893012172802)";
+pub(super) const ALONE: &str = "SELECT pg_advisory_xact_lock(4850202893012172802)";
 
 const TOOLS: &str = "SELECT name, enabled FROM tool_switches";
 const GROUPS: &str = "SELECT name, enabled FROM group_switches";
 const SWITCHED_OFF: &str = "SELECT kind, name, at FROM switched_off";
-const PRINCIPALS: &str = "SELECT subject, admin, standing FROM principals WHERE subject = ANY($1)";
+const PRINCIPALS: &str =
+    "SELECT subject, admin, standing, scopes FROM principals WHERE subject = ANY($1) AND disabled_at IS NULL";
 
 /// The statements of a look.
 pub(super) struct Looking<'a> {
@@ -132,12 +133,12 @@ impl PostgresStore {
         let [alone, put] = tx
             .statements([
                 ALONE,
-                "INSERT INTO principals (subject, admin, standing) VALUES ($1, $2, $3) \
-                 ON CONFLICT (subject) DO UPDATE SET admin = $2, standing = $3",
+                "INSERT INTO principals (subject, admin, standing, scopes) VALUES ($1, $2, $3, $4) \
+                 ON CONFLICT (subject) DO UPDATE SET admin = $2, standing = $3, scopes = $4, disabled_at = NULL",
             ])
             .await?;
-        let (admin, standing) = (i64::from(principal.admin), row::standing(&principal.standing));
-        let parameters: [Parameter<'_>; 3] = [&principal.subject.as_str(), &admin, &standing];
+        let (admin, (standing, scopes)) = (i64::from(principal.admin), row::standing(principal.standing));
+        let parameters: [Parameter<'_>; 4] = [&principal.subject.as_str(), &admin, &standing, &scopes];
         tx.whole(two(tx.query(&alone, &[]), tx.query(&put, &parameters))).await.map(drop)
     }
 }

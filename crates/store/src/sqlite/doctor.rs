@@ -11,7 +11,7 @@ use rusqlite::{Row, Transaction};
 use super::{SqliteStore, entries, fault, keys, rotate};
 use crate::finding::{Finding, Report, shown};
 use crate::inspection::{self, Expected, Log};
-use crate::row::{self, PENDING_COLUMNS, RunRecord};
+use crate::row::{self, PENDING_COLUMNS, PRINCIPAL_COLUMNS, RunRecord};
 use crate::vault::Vault;
 
 /// The runs of one page.
@@ -130,11 +130,12 @@ fn switches(tx: &Transaction<'_>, report: &mut Report) -> Result<(), rusqlite::E
 }
 
 fn principals(tx: &Transaction<'_>, report: &mut Report) -> Result<(), rusqlite::Error> {
-    let mut select = tx.prepare("SELECT subject, admin, standing, CAST(subject AS BLOB) FROM principals")?;
+    let mut select =
+        tx.prepare(&format!("SELECT {PRINCIPAL_COLUMNS}, CAST(subject AS BLOB) FROM principals"))?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         if let Err(bad) = row::principal(row) {
-            report.found(Finding::PrincipalUnreadable { subject: name(row, 3)?, reason: bad.to_string() });
+            report.found(Finding::PrincipalUnreadable { subject: name(row, 4)?, reason: bad.to_string() });
         }
     }
     Ok(())

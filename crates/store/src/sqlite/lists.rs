@@ -182,7 +182,7 @@ pub(super) fn count_refusal(tx: &Transaction<'_>, id: &PendingId) -> Result<u64,
 }
 
 /// A row with its place in the list, which must be known even where the rest cannot be read.
-fn numbered<T>(
+pub(super) fn numbered<T>(
     row: &Row<'_>,
     read: impl FnOnce(&dyn row::Row) -> Result<T, BadRow>,
 ) -> Result<(i64, Option<T>), rusqlite::Error> {

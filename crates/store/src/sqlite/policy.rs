@@ -27,7 +27,10 @@ pub(super) fn look(tx: &Connection, subjects: &[Subject]) -> Result<Look, StoreF
         };
     }
     let mut select = tx
-        .prepare_cached("SELECT subject, admin, standing FROM principals WHERE subject = ?1")
+        .prepare_cached(&format!(
+            "SELECT {} FROM principals WHERE subject = ?1 AND disabled_at IS NULL",
+            row::PRINCIPAL_COLUMNS
+        ))
         .map_err(fault)?;
     let mut people = Vec::with_capacity(subjects.len());
     for subject in subjects {
@@ -90,10 +93,11 @@ pub(super) fn set_switch(
 }
 
 pub(super) fn put_principal(tx: &Transaction<'_>, principal: &Principal) -> Result<(), StoreFault> {
+    let (standing, scopes) = row::standing(principal.standing);
     tx.execute(
-        "INSERT INTO principals (subject, admin, standing) VALUES (?1, ?2, ?3) \
-         ON CONFLICT (subject) DO UPDATE SET admin = ?2, standing = ?3",
-        (principal.subject.as_str(), principal.admin, row::standing(&principal.standing)),
+        "INSERT INTO principals (subject, admin, standing, scopes) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (subject) DO UPDATE SET admin = ?2, standing = ?3, scopes = ?4, disabled_at = NULL",
+        (principal.subject.as_str(), principal.admin, standing, scopes),
     )
     .map(drop)
     .map_err(fault)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::contract::{Damage, Harness};
-use countersign::{Store, SwitchName};
+use countersign::{Accounts, Store, SwitchName};
 use countersign_store::PostgresStore;
 
 use crate::support::Place;
@@ -24,6 +24,10 @@ impl Harness for OnPostgres {
 
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn accounts(&self) -> Arc<dyn Accounts> {
+        Arc::clone(&self.store) as Arc<dyn Accounts>
     }
 
     async fn reopened(self) -> Self {

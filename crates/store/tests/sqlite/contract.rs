@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::support::Place;
 use async_trait::async_trait;
 use countersign::contract::{Damage, Harness};
-use countersign::{Store, SwitchName};
+use countersign::{Accounts, Store, SwitchName};
 use countersign_store::SqliteStore;
 
 struct OnSqlite {
@@ -23,6 +23,10 @@ impl Harness for OnSqlite {
 
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn accounts(&self) -> Arc<dyn Accounts> {
+        Arc::clone(&self.store) as Arc<dyn Accounts>
     }
 
     async fn reopened(self) -> Self {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use countersign::{
     AgentName, Append, AppendError, CallId, Changes, ClaimError, CreateError, Lease, LoadError, Log, Look,
-    Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId, RunListing, Store,
-    StoreFault, Subject, SwitchName, Writer,
+    Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId, RunListing, StartKey,
+    StartedBefore, Store, StoreFault, Subject, SwitchName, Writer,
 };
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -158,6 +158,22 @@ impl Store for Between {
     async fn create(&self, changes: Changes) -> Result<(), CreateError> {
         let count = self.begin_append().await?;
         let created = self.0.store.create(changes).await;
+        self.end_append(count)?;
+        created
+    }
+
+    async fn started(&self, key: &StartKey) -> Result<Option<StartedBefore>, StoreFault> {
+        self.alive()?;
+        self.0.store.started(key).await
+    }
+
+    async fn create_once(
+        &self,
+        changes: Changes,
+        key: &StartKey,
+    ) -> Result<Option<StartedBefore>, CreateError> {
+        let count = self.begin_append().await?;
+        let created = self.0.store.create_once(changes, key).await;
         self.end_append(count)?;
         created
     }

@@ -1,0 +1,88 @@
+//! `GET /v1/runs`: the runs that the caller may see.
+
+use axum::Json;
+use axum::extract::State;
+use countersign::{AgentName, LoadError, RunFilter, RunState, Standing, Subject};
+use serde_json::Value;
+
+use crate::http::App;
+use crate::http::caller::Caller;
+use crate::http::openapi::ProblemBody;
+use crate::http::params::Params;
+use crate::http::problem::Answer;
+use crate::json::{self, View};
+
+/// The caller's runs, newest first; an administrator sees all, a program those that it started.
+#[utoipa::path(
+    get, path = "/v1/runs", tag = "runs",
+    params(
+        ("status" = Option<String>, Query, description = "Only of this status."),
+        ("agent" = Option<String>, Query, description = "Only of this agent."),
+        ("owner" = Option<String>, Query, description = "Only of this owner."),
+        ("limit" = Option<u32>, Query, description = "The most items, from 1 to 200."),
+        ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
+    ),
+    responses(
+        (status = 200, description = "A page of runs.", body = crate::http::openapi::RunPage),
+        (status = "4XX", description = "Refused.", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list_runs(
+    State(app): State<App>,
+    caller: Caller,
+    mut params: Params,
+) -> Answer<Json<Value>> {
+    let page = params.page("runs")?;
+    let status = params.take("status", status)?;
+    let agent = params.take("agent", |text| AgentName::parse(text).ok())?;
+    let mut owner = params.take("owner", |text| Subject::parse(text).ok())?;
+    params.done()?;
+    let principal = caller.principal();
+    match principal.standing {
+        Standing::User | Standing::Approver if !principal.admin => {
+            if owner.as_ref().is_some_and(|owner| *owner != principal.subject) {
+                return Ok(Json(page.of(&[], None)));
+            }
+            owner = Some(principal.subject.clone());
+        }
+        Standing::User | Standing::Approver | Standing::Service(_) => {}
+    }
+    let (states, leased) = status.unwrap_or_default();
+    let filter = RunFilter { states, agent, owner };
+    let now = app.clock().now();
+    let found = app.store().runs(&filter, now, page.limit, page.after.as_deref()).await?;
+    let view = View { admin: principal.admin, listed: true };
+    let mut items = Vec::with_capacity(found.items.len());
+    for listing in &found.items {
+        if leased.is_some_and(|leased| leased != listing.leased) {
+            continue;
+        }
+        // One that cannot be read hides no other (R2).
+        match app.load(&listing.row.id).await {
+            Ok(seen) if principal.may_see(&seen.run) => {
+                items.push(app.shown(&seen.run, listing.leased, view));
+            }
+            Ok(_) => {}
+            Err(LoadError::Fault(fault)) => return Err(fault.into()),
+            Err(error) if !principal.is_service() => {
+                items.push(json::unreadable_run(listing, &error.to_string()));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(Json(page.of(&items, found.next.as_deref())))
+}
+
+/// The states of a status, and whether somebody must be working on the run.
+fn status(word: &str) -> Option<(Vec<RunState>, Option<bool>)> {
+    let leased = match word {
+        "queued" => Some(false),
+        "running" => Some(true),
+        _ => None,
+    };
+    let states: Vec<RunState> = RunState::ALL
+        .into_iter()
+        .filter(|state| [state.status(false), state.status(true)].contains(&word))
+        .collect();
+    (!states.is_empty()).then_some((states, leased))
+}

@@ -1,0 +1,149 @@
+//! `GET /v1/runs/{id}/events`: what happened to a run, as a list or as a stream.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use countersign::RunId;
+use futures_util::stream::{self, Stream};
+use serde_json::Value;
+
+use crate::http::App;
+use crate::http::caller::Caller;
+use crate::http::openapi::ProblemBody;
+use crate::http::params::Params;
+use crate::http::problem::{Answer, Problem};
+use crate::http::watch::Watcher;
+use crate::json;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// After so long without an event a stream says that it is still there.
+const STILL_THERE: Duration = Duration::from_secs(15);
+
+/// What happened to a run: a list of the events after a sequence, or a stream that follows the run to its next stop.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/events", tag = "runs",
+    params(
+        ("id" = String, Path, description = "The run's id."),
+        ("after" = Option<u64>, Query, description = "Only events after this sequence."),
+        ("limit" = Option<u32>, Query, description = "The most items of a list, from 1 to 200."),
+        ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
+        ("Accept" = Option<String>, Header, description = "`text/event-stream` for a stream."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The last sequence that a stream has given; it goes on after it."),
+    ),
+    responses(
+        (status = 200, description = "Events in their order; a stream ends with the run's end or pause.", content(
+            (crate::http::openapi::EventPage = "application/json"), (String = "text/event-stream"),
+        )),
+        (status = 204, description = "To a stream that goes on: the run has ended, and there is nothing more."),
+        (status = "4XX", description = "Refused.", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list_events(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    mut params: Params,
+) -> Answer<Response> {
+    let seen = app.seen(&id, &caller).await?;
+    let page = params.page("events")?;
+    let after = params.take("after", |text| text.parse::<u64>().ok())?;
+    params.done()?;
+    if !wants_stream(&headers) {
+        let from_cursor = page.after.as_deref().and_then(|after| after.parse().ok());
+        let first = from_cursor.max(after).map_or(0, |after| after.saturating_add(1));
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        let events = json::events(&seen.log);
+        let end = first.saturating_add(page.limit).min(events.len());
+        let items = events.get(first..end).unwrap_or_default();
+        let next = (end < events.len() && first < end).then(|| (end - 1).to_string());
+        return Ok(axum::Json(page.of(items, next.as_deref())).into_response());
+    }
+    let last_seen = match headers.get(LAST_EVENT_ID) {
+        None => None,
+        Some(value) => {
+            let number = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
+            Some(number.ok_or_else(|| {
+                Problem::invalid("invalid_header", "Last-Event-ID is the sequence of an event")
+            })?)
+        }
+    };
+    let next = last_seen.or(after).map_or(0, |after| after.saturating_add(1));
+    if last_seen.is_some() && seen.run.end().is_some() && next >= seen.log.len() as u64 {
+        // A browser would come back for ever.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let watcher = app.watchers().watch(seen.run.id());
+    let stream =
+        follow(Following { run: seen.run.id().clone(), app, caller, watcher, next, ready: Vec::new() });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(STILL_THERE)).into_response())
+}
+
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|text| text.split(',')).any(|kind| {
+        kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+    })
+}
+
+/// Somebody who follows a run.
+struct Following {
+    app: App,
+    caller: Caller,
+    run: RunId,
+    watcher: Watcher,
+    /// The sequence of the next event to give.
+    next: u64,
+    /// Events that were read and not given yet, the last first.
+    ready: Vec<Value>,
+}
+
+/// The events from `next` on, until the run stops, or may not be seen any more, or the process is going to end.
+fn follow(following: Following) -> impl Stream<Item = Result<sse::Event, Infallible>> {
+    stream::unfold(following, |mut following| async move {
+        loop {
+            if let Some(event) = following.ready.pop() {
+                following.next += 1;
+                let line = sse::Event::default()
+                    .id(event["seq"].to_string())
+                    .event(event["kind"].as_str().unwrap_or("event"))
+                    .data(event.to_string());
+                return Some((Ok(line), following));
+            }
+            let stopped = following.read().await?;
+            if following.ready.is_empty() {
+                if stopped {
+                    return None;
+                }
+                let clock = following.app.clock();
+                let end = following.app.end().clone();
+                tokio::select! {
+                    () = following.watcher.something(&*clock) => {}
+                    () = end.cancelled() => return None,
+                }
+            }
+        }
+    })
+}
+
+impl Following {
+    /// Reads what has come, and says whether the run has stopped.
+    async fn read(&mut self) -> Option<bool> {
+        // Most looks find nothing new, and the length of a log is cheap to ask for.
+        let revision = self.app.store().revision(&self.run).await.ok()?;
+        let listing = self.app.store().run(&self.run, self.app.clock().now()).await.ok()?;
+        let has_stopped = listing.row.state != countersign::RunState::Active;
+        if revision.0 <= self.next {
+            return Some(has_stopped);
+        }
+        let seen = self.app.seen(self.run.as_str(), &self.caller).await.ok()?;
+        let skipped = usize::try_from(self.next).unwrap_or(usize::MAX);
+        self.ready = json::events(&seen.log).into_iter().skip(skipped).collect();
+        self.ready.reverse();
+        Some(seen.run.state() != countersign::RunState::Active)
+    }
+}

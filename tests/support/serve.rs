@@ -1,0 +1,241 @@
+//! The program as a server, and programs that speak to it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::{Folder, text, until};
+
+/// `countersign serve` on a port of its own. It ends with its test.
+pub(crate) struct Serve {
+    child: Child,
+    address: String,
+    said: Arc<Mutex<String>>,
+}
+
+/// Somebody who speaks to a server.
+#[derive(Clone)]
+pub(crate) struct Client {
+    address: String,
+    token: Option<String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: String,
+}
+
+impl Serve {
+    /// Starts it, and returns when it listens.
+    pub(crate) fn start(folder: &Folder) -> Self {
+        let mut command = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let said: Arc<Mutex<String>> = Arc::default();
+        let streams: [Box<dyn std::io::Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for stream in streams {
+            let said = Arc::clone(&said);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    let mut said = said.lock().unwrap();
+                    said.push_str(&line);
+                    said.push('\n');
+                }
+            });
+        }
+        let address = until("the server to listen", || {
+            if let Some(ended) = child.try_wait().unwrap() {
+                panic!("it ended with {ended}: {}", said.lock().unwrap());
+            }
+            let said = said.lock().unwrap();
+            said.lines().find_map(|line| line.strip_prefix("listening on http://").map(str::to_owned))
+        });
+        Self { child, address, said }
+    }
+
+    /// Somebody with a new token; `more` are the options of `token create`.
+    pub(crate) fn client(&self, folder: &Folder, subject: &str, more: &[&str]) -> Client {
+        let mut arguments = vec!["token", "create", "--subject", subject];
+        arguments.extend(more);
+        let made = folder.run(&arguments).expect(0);
+        Client { address: self.address.clone(), token: Some(made.out.trim().to_owned()) }
+    }
+
+    /// Somebody without a token.
+    pub(crate) fn stranger(&self) -> Client {
+        Client { address: self.address.clone(), token: None }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// All that it said so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Returns when it has ended.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        until("the server to end", || self.child.try_wait().unwrap())
+    }
+
+    /// Ends it as a machine does that loses its power.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        drop(self.child.kill().and_then(|()| self.child.wait()));
+    }
+}
+
+impl Client {
+    /// The same with another token.
+    pub(crate) fn with_token(&self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self.clone() }
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        self.token.as_deref().unwrap()
+    }
+
+    /// One request as it stands; `headers` come after those that every request has.
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Answer {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        let given = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        if !given("Host") {
+            head.push_str(&format!("Host: {}\r\n", self.address));
+        }
+        if let Some(token) = &self.token {
+            head.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
+        if let Some(body) = body {
+            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            if !given("Content-Type") {
+                head.push_str("Content-Type: application/json\r\n");
+            }
+        }
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(format!("{head}\r\n{}", body.unwrap_or_default()).as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        Answer::read(&String::from_utf8(answer).unwrap())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], None)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &[], Some(&body.to_string()))
+    }
+
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.ask("PATCH", path, &[], Some(&body.to_string()))
+    }
+
+    /// Starts a run and waits for its first stop.
+    pub(crate) fn start(&self, task: &str) -> Value {
+        let body = json!({ "input": task }).to_string();
+        let started = self.ask("POST", "/v1/runs", &[("Prefer", "wait=30")], Some(&body));
+        started.expect(201)
+    }
+
+    /// A run at its next stop.
+    pub(crate) fn run(&self, id: &str) -> Value {
+        self.ask("GET", &format!("/v1/runs/{id}"), &[("Prefer", "wait=30")], None).expect(200)
+    }
+
+    pub(crate) fn kinds(&self, run: &str) -> Vec<String> {
+        let page = self.get(&format!("/v1/runs/{run}/events?limit=200")).expect(200);
+        page["items"].as_array().unwrap().iter().map(|event| text(&event["kind"]).to_owned()).collect()
+    }
+
+    /// Decides a question, with its digest.
+    pub(crate) fn decide(&self, pending: &Value, mut decision: Value) -> Answer {
+        if decision.get("digest").is_none() {
+            decision["digest"] = pending["digest"].clone();
+        }
+        self.post(&format!("/v1/pending/{}/decision", text(&pending["id"])), &decision)
+    }
+
+    /// Approves a question and waits for the run's next stop.
+    pub(crate) fn approve(&self, pending: &Value) -> Value {
+        let body = json!({ "digest": pending["digest"], "verdict": "approve" }).to_string();
+        let path = format!("/v1/pending/{}/decision", text(&pending["id"]));
+        self.ask("POST", &path, &[("Prefer", "wait=30")], Some(&body)).expect(200)
+    }
+}
+
+impl Answer {
+    fn read(answer: &str) -> Self {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers: BTreeMap<String, String> = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let chunked = headers.get("transfer-encoding").is_some_and(|value| value == "chunked");
+        let body = if chunked { unchunked(body) } else { body.to_owned() };
+        Self { status, headers, body }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The body, where the status is this.
+    pub(crate) fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        self.json()
+    }
+
+    /// Whether it is this refusal, as a problem should be.
+    pub(crate) fn refused(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.headers.get("content-type").map(String::as_str), Some("application/problem+json"));
+        let problem = self.json();
+        assert_eq!((&problem["code"], &problem["status"]), (&json!(code), &json!(status)), "{problem}");
+        for member in ["type", "title", "detail"] {
+            assert!(!text(&problem[member]).is_empty(), "{problem}");
+        }
+        problem
+    }
+}
+
+fn unchunked(body: &str) -> String {
+    let (mut rest, mut whole) = (body, String::new());
+    while let Some((length, more)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        whole.push_str(&more[..length]);
+        rest = &more[length + 2..];
+    }
+    whole
+}

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every change is one transaction on the one writing connection, begun with the lock on the file;
 //! readers never wait for it. Whatever promises something to the world is on the disk before the call
-//! returns (R3). What people do to a database as a whole ([`Upkeep`]) has a file for each. Not here: making the
+//! returns (R3). What people do to a database as a whole ([`crate::Upkeep`]) has a file for each. Not here: making the
 //! folder, key files, a second machine.
 
 mod backup;

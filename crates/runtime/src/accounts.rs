@@ -29,6 +29,12 @@ pub trait Accounts: Send + Sync + std::fmt::Debug {
     /// [`StoreFault`].
     async fn accounts(&self, limit: usize, cursor: Option<&str>) -> Result<Page<Account>, StoreFault>;
 
+    /// One of them, whether or not they are disabled. Whoever cannot be read is not there.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn account(&self, subject: &Subject) -> Result<Option<Account>, StoreFault>;
+
     /// Lets a principal resolve no longer, until it is stored anew. `false`: there is none.
     ///
     /// # Errors

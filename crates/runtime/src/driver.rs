@@ -71,12 +71,8 @@ pub(crate) struct Claimed {
 impl Claimed {
     /// Claimed at this moment for this long.
     pub(crate) fn new(lease: Lease, now: Timestamp, length: Duration) -> Self {
-        Self { lease, until: lease_end(now, length) }
+        Self { lease, until: Lease::end(now, length) }
     }
-}
-
-fn lease_end(now: Timestamp, length: Duration) -> Timestamp {
-    now.checked_add(length).unwrap_or(now)
 }
 
 /// A conversation, how many parts of the transcript it has been given, and how many of them were left out.
@@ -189,7 +185,7 @@ async fn renew(parts: &Parts, lease: &Lease, until: &Mutex<Timestamp>) -> Result
     let (now, length) = (parts.clock.now(), parts.limits.lease);
     let ours = parts.store.heartbeat(lease, now, length).await?;
     if ours {
-        *until.lock().unwrap_or_else(PoisonError::into_inner) = lease_end(now, length);
+        *until.lock().unwrap_or_else(PoisonError::into_inner) = Lease::end(now, length);
     }
     Ok(ours)
 }

@@ -341,6 +341,10 @@ impl Accounts for MemoryStore {
         Ok(Page { next: found.next().and(last), items })
     }
 
+    async fn account(&self, subject: &Subject) -> Result<Option<Account>, StoreFault> {
+        Ok(self.state().accounts.get(subject).cloned())
+    }
+
     async fn disable_principal(&self, subject: &Subject, now: Timestamp) -> Result<bool, StoreFault> {
         let mut state = self.state();
         let account = state.accounts.get_mut(subject);

@@ -3,7 +3,7 @@
 //! Invariant: a worker claims only runs of agents it knows (R6), and one run that cannot be driven stops no other (R2).
 //! Correctness never rests on the bell: who waits for work polls as well. Not here: the loop itself (`driver`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,18 +72,34 @@ type Driven = (RunId, Result<(Halt, Run), DriveError>);
 struct Crew {
     drivers: JoinSet<Driven>,
     leases: HashMap<Id, Lease>,
-    /// Those that could not be driven here, and until when they are left alone.
-    stuck: HashMap<RunId, Timestamp>,
+    stuck: Stuck,
+}
+
+/// The runs that could not be driven here, and until when each is left alone.
+#[derive(Default)]
+struct Stuck(HashMap<RunId, Timestamp>);
+
+impl Stuck {
+    /// Leaves a run alone for a while if that is what came of it.
+    fn note(&mut self, run: &RunId, driven: &Result<(Halt, Run), DriveError>, now: Timestamp) {
+        if !matches!(driven, Ok((Halt::Parked | Halt::Ended | Halt::Stopped, _))) {
+            self.0.insert(run.clone(), now.checked_add(STUCK_FOR).unwrap_or(now));
+        }
+    }
 }
 
 impl Runtime {
     /// Works until the shift ends: takes up every run that is owed work and that nobody works on, and drives it to its
     /// next stop. A store that fails is asked again.
     pub async fn work(&self, shift: Shift, overseer: Arc<dyn Overseer>) -> Drained {
-        let mut crew = Crew { drivers: JoinSet::new(), leases: HashMap::new(), stuck: HashMap::new() };
+        let mut crew = Crew { drivers: JoinSet::new(), leases: HashMap::new(), stuck: Stuck::default() };
         while !shift.end.is_cancelled() {
             let is_full = crew.drivers.len() >= shift.concurrency.get();
-            let claimed = if is_full { None } else { self.claim_next(&mut crew, &*overseer).await };
+            let claimed = if is_full { Ok(None) } else { self.claim_next(&mut crew.stuck).await };
+            let claimed = claimed.unwrap_or_else(|fault| {
+                overseer.cannot_claim(&fault);
+                None
+            });
             if let Some(claimed) = claimed {
                 crew.start(self, claimed, &*overseer, &shift.end);
                 continue;
@@ -98,28 +114,44 @@ impl Runtime {
         self.drain(crew, &shift, &*overseer).await
     }
 
-    async fn claim_next(&self, crew: &mut Crew, overseer: &dyn Overseer) -> Option<Claimed> {
+    /// Takes up every run that nobody works on, one after another, and drives each to its next stop.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when nothing can be claimed at all.
+    pub async fn work_off(
+        &self,
+        progress: Arc<dyn Progress>,
+        stop: CancellationToken,
+    ) -> Result<Vec<Worked>, StoreFault> {
+        let (mut done, mut stuck) = (Vec::new(), Stuck::default());
+        while !stop.is_cancelled() {
+            let Some(claimed) = self.claim_next(&mut stuck).await? else { break };
+            let run = claimed.lease.run.clone();
+            let driven = drive(Arc::clone(&self.parts), claimed, Arc::clone(&progress), stop.clone()).await;
+            stuck.note(&run, &driven, self.parts.clock.now());
+            done.push(Worked { run, came_to: driven.map(|(_, run)| run) });
+        }
+        Ok(done)
+    }
+
+    /// The next run that is owed work and not left alone.
+    async fn claim_next(&self, stuck: &mut Stuck) -> Result<Option<Claimed>, StoreFault> {
         let parts = &self.parts;
         let agents: Vec<AgentName> = parts.agents.all().map(|agent| agent.name.clone()).collect();
         let now = parts.clock.now();
-        crew.stuck.retain(|_, until| now < *until);
+        stuck.0.retain(|_, until| now < *until);
         // A run that was claimed goes to the end of the queue, so behind those that are left alone come the others.
-        for _ in 0..=crew.stuck.len() {
+        for _ in 0..=stuck.0.len() {
             let (now, length) = (parts.clock.now(), parts.limits.lease);
-            let lease = match parts.store.claim_any(&agents, hex(parts.clock.random()), now, length).await {
-                Ok(lease) => lease?,
-                Err(fault) => {
-                    overseer.cannot_claim(&fault);
-                    return None;
-                }
-            };
-            if !crew.stuck.contains_key(&lease.run) {
-                return Some(Claimed::new(lease, now, length));
+            let claimed = parts.store.claim_any(&agents, hex(parts.clock.random()), now, length).await?;
+            let Some(lease) = claimed else { return Ok(None) };
+            if !stuck.0.contains_key(&lease.run) {
+                return Ok(Some(Claimed::new(lease, now, length)));
             }
             // If it cannot be given back, its lease runs out.
             drop(parts.store.release(&lease, Revision::PAST_ALL).await);
         }
-        None
+        Ok(None)
     }
 
     async fn drain(&self, mut crew: Crew, shift: &Shift, overseer: &dyn Overseer) -> Drained {
@@ -168,49 +200,11 @@ impl Crew {
         match done {
             Ok((id, (run, driven))) => {
                 self.leases.remove(&id);
-                if !matches!(driven, Ok((Halt::Parked | Halt::Ended | Halt::Stopped, _))) {
-                    let now = runtime.parts.clock.now();
-                    self.stuck.insert(run.clone(), now.checked_add(STUCK_FOR).unwrap_or(now));
-                }
+                self.stuck.note(&run, &driven, runtime.parts.clock.now());
                 overseer.came_to(&Worked { run, came_to: driven.map(|(_, run)| run) });
             }
             // A driver that panicked has told the system so. Its lease runs out, and somebody else goes on.
             Err(lost) => drop(self.leases.remove(&lost.id())),
         }
-    }
-}
-
-impl Runtime {
-    /// Takes up every run that nobody works on, one after another, and drives each to its next stop.
-    ///
-    /// # Errors
-    /// [`StoreFault`] when nothing can be claimed at all.
-    pub async fn work_off(
-        &self,
-        progress: Arc<dyn Progress>,
-        stop: CancellationToken,
-    ) -> Result<Vec<Worked>, StoreFault> {
-        let parts = &self.parts;
-        let agents: Vec<AgentName> = parts.agents.all().map(|agent| agent.name.clone()).collect();
-        let mut done = Vec::new();
-        let mut stuck = BTreeSet::new();
-        while !stop.is_cancelled() {
-            let (now, length) = (parts.clock.now(), parts.limits.lease);
-            let claimed = parts.store.claim_any(&agents, hex(parts.clock.random()), now, length).await?;
-            let Some(lease) = claimed else { break };
-            let run = lease.run.clone();
-            // One that could not be driven here comes back last: the others have had their turn.
-            if stuck.contains(&run) {
-                parts.store.release(&lease, Revision::PAST_ALL).await?;
-                break;
-            }
-            let claimed = Claimed::new(lease, now, length);
-            let driven = drive(Arc::clone(parts), claimed, Arc::clone(&progress), stop.clone()).await;
-            if !matches!(driven, Ok((Halt::Parked | Halt::Ended | Halt::Stopped, _))) {
-                stuck.insert(run.clone());
-            }
-            done.push(Worked { run, came_to: driven.map(|(_, run)| run) });
-        }
-        Ok(done)
     }
 }

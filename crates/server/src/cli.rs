@@ -13,6 +13,7 @@ mod groups;
 mod interrupt;
 mod keys;
 mod manual;
+mod pages;
 mod pending;
 mod run;
 mod runs;

@@ -310,6 +310,10 @@ impl Accounts for SqliteStore {
         self.connections.read_aside(move |tx| people::accounts(tx, limit, cursor.as_deref())).await
     }
 
+    async fn account(&self, subject: &Subject) -> Result<Option<Account>, StoreFault> {
+        self.connections.read(|tx| people::account(tx, subject))
+    }
+
     async fn disable_principal(&self, subject: &Subject, now: Timestamp) -> Result<bool, StoreFault> {
         let subject = subject.clone();
         self.connections.write(Durability::Disk, move |tx| people::disable(tx, &subject, now)).await

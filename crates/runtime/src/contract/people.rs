@@ -57,6 +57,8 @@ pub async fn rule_s1_people_are_paged_and_keep_their_scopes<H: Harness>() {
     }
     let account = |index: usize| Account { principal: people[index].clone(), disabled_at: None };
     assert_eq!(found, [4, 2, 1, 3, 0].map(account), "by subject, each once");
+    assert_eq!(done(accounts.account(&subject("ci")).await), Some(account(1)));
+    assert_eq!(done(accounts.account(&subject("c")).await), None);
 }
 
 pub async fn rule_s1_who_is_disabled_does_not_resolve_until_stored_anew<H: Harness>() {

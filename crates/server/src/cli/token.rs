@@ -7,12 +7,10 @@ use serde_json::{Value, json};
 use crate::show::{self, table::table};
 use crate::{escape, json as shapes};
 
+use super::pages::{PAGE, all_of};
 use super::session::{Invocation, Session};
-use super::user::{account_of, rights_in_words};
+use super::user::rights_in_words;
 use super::{Exit, Failure, subject};
-
-/// At most this many are read at once.
-const PAGE: usize = 100;
 
 /// What is asked for.
 #[derive(Debug, Args)]
@@ -96,7 +94,7 @@ async fn created(arguments: Create, invocation: Invocation) -> Result<Exit, Fail
     let session = Session::open_or_make(invocation, None).await?;
     let store = &session.setup.store;
     let failed = |fault| Failure::store("no token was made", &fault);
-    let account = account_of(&**store, &arguments.subject).await.map_err(failed)?;
+    let account = store.account(&arguments.subject).await.map_err(failed)?;
     if account.as_ref().is_some_and(|account| account.disabled_at.is_some()) {
         return Err(Failure::usage(format!(
             "{0} is disabled, so no token was made; `user set {0}` lets them in again",
@@ -171,16 +169,9 @@ fn shown(row: &TokenRow) -> Value {
 
 async fn listed(arguments: &List, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, None).await?;
-    let (mut tokens, mut cursor) = (Vec::new(), None);
-    loop {
-        let page = session.setup.store.tokens(PAGE, cursor.as_deref()).await;
-        let page = page.map_err(|fault| Failure::store("the tokens cannot be listed", &fault))?;
-        tokens.extend(page.items);
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
+    let store = &session.setup.store;
+    let tokens = all_of(async |cursor| store.tokens(PAGE, cursor.as_deref()).await).await;
+    let tokens = tokens.map_err(|fault| Failure::store("the tokens cannot be listed", &fault))?;
     if arguments.json {
         let items: Vec<Value> = tokens.iter().map(shown).collect();
         show::out(&escape::json(&shapes::page(&items, None)));

@@ -1,17 +1,15 @@
 //! `countersign user`.
 
 use clap::{Args, Subcommand};
-use countersign::{Account, Accounts, Principal, Scope, Standing, StoreFault, Subject};
+use countersign::{Account, Principal, Scope, Standing, Subject};
 use serde_json::{Value, json};
 
 use crate::show::{self, table::table};
 use crate::{escape, json as shapes};
 
+use super::pages::{PAGE, all_of};
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, subject};
-
-/// At most this many are read at once.
-const PAGE: usize = 100;
 
 /// What is asked for.
 #[derive(Debug, Args)]
@@ -79,22 +77,6 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     }
 }
 
-/// Somebody, whether or not they are disabled.
-pub(super) async fn account_of(
-    accounts: &dyn Accounts,
-    subject: &Subject,
-) -> Result<Option<Account>, StoreFault> {
-    let mut cursor = None;
-    loop {
-        let page = accounts.accounts(PAGE, cursor.as_deref()).await?;
-        let found = page.items.into_iter().find(|account| account.principal.subject == *subject);
-        cursor = page.next;
-        if found.is_some() || cursor.is_none() {
-            return Ok(found);
-        }
-    }
-}
-
 /// What they may do.
 pub(super) fn rights_in_words(principal: &Principal) -> String {
     match (principal.admin, principal.standing) {
@@ -128,16 +110,10 @@ fn shown(account: &Account) -> Value {
 
 async fn listed(arguments: &List, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, None).await?;
-    let (mut accounts, mut cursor) = (Vec::new(), None);
-    loop {
-        let page = session.setup.store.accounts(PAGE, cursor.as_deref()).await;
-        let page = page.map_err(|fault| Failure::store("those who are known cannot be listed", &fault))?;
-        accounts.extend(page.items);
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
+    let store = &session.setup.store;
+    let accounts = all_of(async |cursor| store.accounts(PAGE, cursor.as_deref()).await).await;
+    let accounts =
+        accounts.map_err(|fault| Failure::store("those who are known cannot be listed", &fault))?;
     if arguments.json {
         let items: Vec<Value> = accounts.iter().map(shown).collect();
         show::out(&escape::json(&shapes::page(&items, None)));
@@ -162,7 +138,7 @@ async fn stored(set: Set, invocation: Invocation) -> Result<Exit, Failure> {
     }
     let store = &session.setup.store;
     let failed = |fault| Failure::store("nothing was changed", &fault);
-    let account = account_of(&**store, &set.subject).await.map_err(failed)?;
+    let account = store.account(&set.subject).await.map_err(failed)?;
     let was_disabled = account.as_ref().is_some_and(|account| account.disabled_at.is_some());
     let before = account.map(|account| account.principal);
     let mut person = before.clone().unwrap_or_else(|| Principal::user(set.subject.clone()));
@@ -206,7 +182,7 @@ async fn disabled(arguments: &Disable, invocation: Invocation) -> Result<Exit, F
     let store = &session.setup.store;
     let failed = |fault| Failure::store("nothing was changed", &fault);
     store.disable_principal(subject, session.setup.clock.now()).await.map_err(failed)?;
-    let Some(account) = account_of(&**store, subject).await.map_err(failed)? else {
+    let Some(account) = store.account(subject).await.map_err(failed)? else {
         return Err(Failure::usage(format!(
             "nobody is known as {subject}, so nothing was changed; `user list` shows who is"
         )));

@@ -39,6 +39,12 @@ impl Accounts for PostgresStore {
         Ok(Page { items: shown.iter().filter_map(|row| row::account(row).ok()).collect(), next })
     }
 
+    async fn account(&self, subject: &Subject) -> Result<Option<Account>, StoreFault> {
+        let select = format!("SELECT {ACCOUNT_COLUMNS} FROM principals WHERE subject = $1");
+        let found = self.connections.row(&select, &[&subject.as_str()]).await?;
+        Ok(found.and_then(|row| row::account(&row).ok()))
+    }
+
     async fn disable_principal(&self, subject: &Subject, now: Timestamp) -> Result<bool, StoreFault> {
         let tx = self.connections.transaction(Begin::Write(Durability::Disk)).await?;
         let [alone, disable] = tx

@@ -38,6 +38,16 @@ pub(super) fn accounts(
     Ok(Page { items: found.into_iter().filter_map(|(_, account)| account).collect(), next })
 }
 
+pub(super) fn account(tx: &Connection, subject: &Subject) -> Result<Option<Account>, StoreFault> {
+    let found = tx
+        .prepare_cached(&format!("SELECT {ACCOUNT_COLUMNS} FROM principals WHERE subject = ?1"))
+        .and_then(|mut select| {
+            select.query_row([subject.as_str()], |row| Ok(row::account(row).ok())).optional()
+        })
+        .map_err(fault)?;
+    Ok(found.flatten())
+}
+
 pub(super) fn disable(tx: &Transaction<'_>, subject: &Subject, now: Timestamp) -> Result<bool, StoreFault> {
     tx.execute(
         "UPDATE principals SET disabled_at = coalesce(disabled_at, ?2) WHERE subject = ?1",

@@ -29,7 +29,7 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use self::group::Group;
 use self::output::Output;
-use crate::http::{DEADLINE_GRACE, Http};
+use crate::http::DEADLINE_GRACE;
 use crate::http_tool::HttpPreview;
 use crate::kept::READ_BYTES_MAX;
 use crate::tool_setup::ToolSetupError;
@@ -106,7 +106,7 @@ impl CommandTool {
             folder,
             timeout,
             environment: variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
-            preview: preview.map(|url| HttpPreview::new(&url, Http::for_calls(timeout)?)).transpose()?,
+            preview: preview.map(|url| HttpPreview::new(&url, timeout)).transpose()?,
         })
     }
 

@@ -73,12 +73,12 @@ impl NoAnswer {
 }
 
 impl Http {
-    /// A client whose exchanges may each take `timeout`.
+    /// A client for this server, whose exchanges may each take `timeout`.
     ///
     /// # Errors
     /// When the TLS library cannot be set up.
-    pub(crate) fn new(timeout: Duration) -> Result<Self, reqwest::Error> {
-        Ok(Self { client: client(|builder| builder.connect_timeout(CONNECT_TIMEOUT))?, timeout })
+    pub(crate) fn new(server: &Url, timeout: Duration) -> Result<Self, reqwest::Error> {
+        Ok(Self { client: client_of(server, |builder| builder.connect_timeout(CONNECT_TIMEOUT))?, timeout })
     }
 
     /// A client for exchanges that may change something, where it must be known whether anything was sent.
@@ -89,9 +89,10 @@ impl Http {
     ///
     /// # Errors
     /// When the TLS library cannot be set up.
-    pub(crate) fn for_calls(timeout: Duration) -> Result<Self, reqwest::Error> {
+    pub(crate) fn for_calls(server: &Url, timeout: Duration) -> Result<Self, reqwest::Error> {
         let connect = CONNECT_TIMEOUT.min(timeout - timeout / 4);
-        let client = client(|builder| builder.connect_timeout(connect).pool_max_idle_per_host(0))?;
+        let options = |builder: ClientBuilder| builder.connect_timeout(connect).pool_max_idle_per_host(0);
+        let client = client_of(server, options)?;
         Ok(Self { client, timeout: timeout.saturating_add(DEADLINE_GRACE) })
     }
 
@@ -143,6 +144,19 @@ impl Answer {
     pub(crate) async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, NoAnswer> {
         self.response.chunk().await.map_err(broken)
     }
+}
+
+/// A client that speaks to one server only. The certificates of the machine are read for one that is spoken to in
+/// TLS: that takes some milliseconds of a start.
+fn client_of(
+    server: &Url,
+    options: impl Fn(ClientBuilder) -> ClientBuilder,
+) -> Result<Client, reqwest::Error> {
+    let is_plain = server.scheme() == "http";
+    client(|builder| {
+        let builder = options(builder);
+        if is_plain { builder.tls_certs_only([]) } else { builder }
+    })
 }
 
 /// A client with these options over those that all have.

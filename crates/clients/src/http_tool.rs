@@ -100,8 +100,8 @@ impl HttpTool {
     pub fn new(config: HttpToolConfig) -> Result<Self, ToolSetupError> {
         let HttpToolConfig { spec, url, preview, timeout } = config;
         let url = address("http", &url)?;
-        let http = Http::for_calls(timeout)?;
-        let preview = preview.map(|url| HttpPreview::new(&url, http.clone())).transpose()?;
+        let http = Http::for_calls(&url, timeout)?;
+        let preview = preview.map(|url| HttpPreview::new(&url, timeout)).transpose()?;
         Ok(Self { spec, url, preview, timeout, http })
     }
 }

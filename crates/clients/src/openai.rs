@@ -100,7 +100,7 @@ impl OpenAi {
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
-        let http = Http::new(config.timeout).map_err(SetupError::Http)?;
+        let http = Http::new(&url, config.timeout).map_err(SetupError::Http)?;
         Ok(Self { provider: config.provider, url, headers, http })
     }
 

@@ -15,15 +15,15 @@ use serde_json::Value;
 /// At most this many attempts a provider and request (L7).
 pub const ATTEMPTS_MAX: u32 = 5;
 
-/// A tool as a model is shown it.
+/// A tool as a model is shown it. A clone shares what is in it: every turn gets one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     /// What the model calls.
     pub name: ToolName,
     /// What it is told.
-    pub description: String,
+    pub description: Arc<str>,
     /// JSON Schema of the arguments, as the host declared it.
-    pub parameters: Value,
+    pub parameters: Arc<Value>,
 }
 
 /// A provider of models.

@@ -44,6 +44,7 @@ pub struct Registered {
     /// What it is, exactly (A6).
     pub definition: Digest,
     pub(crate) tool: Arc<dyn Tool>,
+    offer: Offer,
     arguments: Validator,
 }
 
@@ -123,7 +124,13 @@ impl Registry {
             if registry.by_name.insert(spec.name.clone(), registry.tools.len()).is_some() {
                 return Err(RegistryError::DuplicateName(spec.name));
             }
-            registry.tools.push(Registered { definition: spec.definition_hash(), spec, tool, arguments });
+            let offer = Offer {
+                name: spec.name.clone(),
+                description: Arc::from(spec.description.as_str()),
+                parameters: Arc::new(spec.parameters.clone()),
+            };
+            let definition = spec.definition_hash();
+            registry.tools.push(Registered { definition, spec, tool, offer, arguments });
         }
         Ok(registry)
     }
@@ -151,11 +158,7 @@ impl Registry {
         self.tools
             .iter()
             .filter(|tool| names.contains(&tool.spec.name))
-            .map(|tool| Offer {
-                name: tool.spec.name.clone(),
-                description: tool.spec.description.clone(),
-                parameters: tool.spec.parameters.clone(),
-            })
+            .map(|tool| tool.offer.clone())
             .collect()
     }
 }

@@ -12,8 +12,8 @@ fn offers(names: &[&str]) -> Vec<Offer> {
         .iter()
         .map(|name| Offer {
             name: ToolName::parse(name).unwrap(),
-            description: String::new(),
-            parameters: json!({ "type": "object" }),
+            description: "".into(),
+            parameters: json!({ "type": "object" }).into(),
         })
         .collect()
 }

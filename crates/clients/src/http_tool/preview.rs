@@ -3,6 +3,8 @@
 //! Invariant: asking changes nothing and carries no idempotency key; whatever goes wrong is a sentence for the
 //! person who looks, without anything the server said (S5).
 
+use std::time::Duration;
+
 use countersign::{Arguments, PreviewContext, ToolError, ToolName, ToolPreview};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
@@ -35,8 +37,10 @@ struct Wire<'a> {
 }
 
 impl HttpPreview {
-    pub(crate) fn new(url: &str, http: Http) -> Result<Self, ToolSetupError> {
-        Ok(Self { url: address("preview", url)?, http })
+    pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, ToolSetupError> {
+        let url = address("preview", url)?;
+        let http = Http::for_calls(&url, timeout)?;
+        Ok(Self { url, http })
     }
 
     /// Asks once.

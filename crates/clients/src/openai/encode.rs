@@ -40,6 +40,8 @@ pub(super) struct Encoder {
     provider: ProviderName,
     ids: WireIds,
     bytes: Vec<u8>,
+    /// The offers of the last request, and how they are written: they seldom change within a run.
+    tools: (Vec<Offer>, Vec<u8>),
     is_empty: bool,
     awaited: Vec<Awaited>,
 }
@@ -58,7 +60,14 @@ impl Encoder {
         let mut bytes = br#"{"model":"#.to_vec();
         push_text(&mut bytes, model);
         bytes.extend_from_slice(br#","messages":["#);
-        Self { ids: WireIds::new(provider.clone()), provider, bytes, is_empty: true, awaited: Vec::new() }
+        Self {
+            ids: WireIds::new(provider.clone()),
+            provider,
+            bytes,
+            tools: (Vec::new(), encoded(&[])),
+            is_empty: true,
+            awaited: Vec::new(),
+        }
     }
 
     /// Appends the next message.
@@ -85,20 +94,10 @@ impl Encoder {
     /// The body of a request with these offers.
     pub(super) fn body(&mut self, offers: &[Offer]) -> Vec<u8> {
         self.send_results(true);
-        let mut body = self.bytes.clone();
-        body.push(b']');
-        for (index, offer) in offers.iter().enumerate() {
-            body.extend_from_slice(if index == 0 { br#","tools":["# } else { b"," });
-            body.extend_from_slice(br#"{"type":"function","function":{"name":"#);
-            push_text(&mut body, offer.name.as_str());
-            body.extend_from_slice(br#","description":"#);
-            push_text(&mut body, &offer.description);
-            body.extend_from_slice(br#","parameters":"#);
-            body.extend_from_slice(offer.parameters.to_string().as_bytes());
-            body.extend_from_slice(b"}}");
+        if self.tools.0 != offers {
+            self.tools = (offers.to_vec(), encoded(offers));
         }
-        body.extend_from_slice(if offers.is_empty() { b"}" } else { b"]}" });
-        body
+        [&self.bytes[..], &self.tools.1].concat()
     }
 
     fn plain(&mut self, role: &str, text: &str) {
@@ -179,6 +178,23 @@ impl Encoder {
         push_text(&mut self.bytes, role);
         self.bytes.extend_from_slice(br#","content":"#);
     }
+}
+
+/// The end of a body: of its messages, and its tools.
+fn encoded(offers: &[Offer]) -> Vec<u8> {
+    let mut end = b"]".to_vec();
+    for (index, offer) in offers.iter().enumerate() {
+        end.extend_from_slice(if index == 0 { br#","tools":["# } else { b"," });
+        end.extend_from_slice(br#"{"type":"function","function":{"name":"#);
+        push_text(&mut end, offer.name.as_str());
+        end.extend_from_slice(br#","description":"#);
+        push_text(&mut end, &offer.description);
+        end.extend_from_slice(br#","parameters":"#);
+        end.extend_from_slice(offer.parameters.to_string().as_bytes());
+        end.extend_from_slice(b"}}");
+    }
+    end.extend_from_slice(if offers.is_empty() { b"}" } else { b"]}" });
+    end
 }
 
 /// The very text that was received where it is one strict JSON object (A5), else `{}`.

@@ -74,7 +74,9 @@ fn page_get() -> Offer {
     Offer {
         name: ToolName::parse("page_get").unwrap(),
         description: "Read a page, \"as is\"".into(),
-        parameters: json!({ "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] }),
+        parameters:
+            json!({ "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] })
+                .into(),
     }
 }
 
@@ -184,6 +186,8 @@ fn rule_l3_a_later_body_begins_with_the_earlier_messages() {
     encoder.add(&messages[0]);
     let first = encoder.body(&[page_get()]);
     assert_eq!(first, encoder.body(&[page_get()]), "asking again changes nothing");
+    assert_ne!(encoder.body(&[]), first, "and other offers are written anew");
+    assert_eq!(encoder.body(&[page_get()]), first);
     messages[1..].iter().for_each(|message| encoder.add(message));
     let second = encoder.body(&[page_get()]);
     let end_of_messages = first.windows(10).position(|window| window == b"],\"tools\":").unwrap();

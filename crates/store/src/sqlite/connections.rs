@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use countersign::{Durability, StoreFault};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use super::{SqliteOptions, fault};
@@ -232,6 +233,8 @@ impl Readers {
 /// another file.
 pub(super) fn careful(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "trusted_schema", false)?;
+    // Or a statement is planned anew whenever a parameter changes that a partial index might depend on.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
 }

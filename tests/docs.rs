@@ -22,7 +22,7 @@ const LIBRARY: &str = "crates/runtime/tests/library.rs";
 /// Keys of the contract's configuration that this build refuses as unknown. Whoever brings one takes it out here.
 const KEYS_TO_COME: [&str; 2] = ["agents.default.stream", "mcp"];
 /// Commands of the contract that this build does not have. Whoever brings one takes it out here.
-const COMMANDS_TO_COME: [&str; 2] = ["work", "mcp"];
+const COMMANDS_TO_COME: [&str; 1] = ["mcp"];
 
 #[test]
 fn every_block_of_every_page_is_tried_or_says_why_not() {

@@ -46,3 +46,5 @@ mod terminal;
 mod tools;
 #[cfg(test)]
 mod tour;
+#[cfg(test)]
+mod work;

@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use super::{Folder, text, until};
 
-/// `countersign serve` on a port of its own. It ends with its test.
-pub(crate) struct Serve {
+/// A program that goes on until it is told to end. It ends with its test.
+pub(crate) struct Process {
     child: Child,
-    address: String,
     said: Arc<Mutex<String>>,
+}
+
+/// `countersign serve` on a port of its own.
+pub(crate) struct Serve {
+    process: Process,
+    address: String,
 }
 
 /// Somebody who speaks to a server.
@@ -32,11 +37,10 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-impl Serve {
-    /// Starts it, and returns when it listens.
-    pub(crate) fn start(folder: &Folder) -> Self {
-        let mut command = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+impl Process {
+    /// Starts it.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let said: Arc<Mutex<String>> = Arc::default();
         let streams: [Box<dyn std::io::Read + Send>; 2] =
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
@@ -50,14 +54,64 @@ impl Serve {
                 }
             });
         }
-        let address = until("the server to listen", || {
-            if let Some(ended) = child.try_wait().unwrap() {
-                panic!("it ended with {ended}: {}", said.lock().unwrap());
+        Self { child, said }
+    }
+
+    /// `countersign work`, when it works.
+    pub(crate) fn work(folder: &Folder) -> Self {
+        let mut work = Self::start(folder.command(&["work"]));
+        work.says("working on the runs of ");
+        work
+    }
+
+    /// What comes after these words in the line that begins with them, once it says so.
+    pub(crate) fn says(&mut self, beginning: &str) -> String {
+        until(beginning, || {
+            let line = self.said().lines().find_map(|line| line.strip_prefix(beginning).map(str::to_owned));
+            if line.is_none()
+                && let Some(ended) = self.child.try_wait().unwrap()
+            {
+                panic!("it ended with {ended}: {}", self.said());
             }
-            let said = said.lock().unwrap();
-            said.lines().find_map(|line| line.strip_prefix("listening on http://").map(str::to_owned))
-        });
-        Self { child, address, said }
+            line
+        })
+    }
+
+    /// All that it said so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Returns when it has ended.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        until("the process to end", || self.child.try_wait().unwrap())
+    }
+
+    /// Ends it as a machine does that loses its power.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill().and_then(|()| self.child.wait()));
+    }
+}
+
+impl Serve {
+    /// Starts it, and returns when it listens.
+    pub(crate) fn start(folder: &Folder) -> Self {
+        let mut process = Process::start(folder.command(&["serve", "--listen", "127.0.0.1:0"]));
+        let address = process.says("listening on http://");
+        Self { process, address }
     }
 
     /// Somebody with a new token; `more` are the options of `token create`.
@@ -79,30 +133,22 @@ impl Serve {
 
     /// All that it said so far.
     pub(crate) fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+        self.process.said()
     }
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let process = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        self.process.terminate();
     }
 
     /// Returns when it has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        until("the server to end", || self.child.try_wait().unwrap())
+        self.process.ended()
     }
 
     /// Ends it as a machine does that loses its power.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        drop(self.child.kill().and_then(|()| self.child.wait()));
+        self.process.kill();
     }
 }
 

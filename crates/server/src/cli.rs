@@ -19,9 +19,11 @@ mod run;
 mod runs;
 mod serve;
 mod session;
+mod shift;
 mod token;
 mod tools;
 mod user;
+mod work;
 
 use std::path::PathBuf;
 
@@ -58,6 +60,8 @@ enum Command {
     Run(run::Arguments),
     /// Serve the HTTP API and work on runs, until told to end
     Serve(serve::Arguments),
+    /// Work on the runs of a PostgreSQL that others serve, until told to end
+    Work(work::Arguments),
     /// What waits for a person: list it, or show one question with all that will run
     Pending(pending::Arguments),
     /// Release the calls of a question (or some of them) and drive the run on
@@ -153,6 +157,7 @@ async fn dispatch(command: Command, invocation: Invocation) -> Result<Exit, Fail
     match command {
         Command::Run(arguments) => run::run(arguments, invocation).await,
         Command::Serve(arguments) => serve::run(arguments, invocation).await,
+        Command::Work(arguments) => work::run(arguments, invocation).await,
         Command::Pending(arguments) => pending::run(arguments, invocation).await,
         Command::Approve(arguments) => decide::approve(arguments, invocation).await,
         Command::Deny(arguments) => decide::deny(arguments, invocation).await,

@@ -8,29 +8,23 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
-use countersign::{Accounts, Drained, Overseer, PendingFilter, PendingStatus, Runtime, Shift, Store};
-use countersign_store::Hints;
+use countersign::{Accounts, Drained, Runtime};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Database, duration};
-use crate::http::{self, App, Watchers};
+use crate::config::Database;
+use crate::http::{self, App};
 use crate::setup::Setup;
 use crate::show;
 
 use super::follow::head;
 use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
+use super::shift;
 use super::tools::{default_agent, runtime_for};
 use super::{Exit, Failure};
-
-/// How often questions are looked for whose time has run out (A10).
-const SWEEP: Duration = Duration::from_secs(1);
-/// How many open questions are looked at together.
-const PAGE: usize = 100;
 
 /// Where to listen.
 #[derive(Debug, Args)]
@@ -74,11 +68,8 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         show::out(&format!("Nobody has a token yet. Make the first with: {make}"));
     }
     let interrupt = Interrupt::listen();
-    let hints = session.setup.store.hints();
-    let hearing = tokio::spawn(hear(hints, runtime.clone()));
     let drained = serve(session.setup, runtime, accounts, listener, &interrupt).await;
-    hearing.abort();
-    show::out(&summary(drained));
+    show::out(&shift::summary(drained));
     drop(lock);
     Ok(Exit::Done)
 }
@@ -90,87 +81,14 @@ async fn serve(
     listener: TcpListener,
     interrupt: &Interrupt,
 ) -> Drained {
-    let shift = Shift {
-        concurrency: setup.config.concurrency,
-        grace: setup.config.drain,
-        end: interrupt.token(),
-        cut: interrupt.again(),
-    };
-    let grace = setup.config.drain;
-    let app = App::new(setup, runtime.clone(), accounts, interrupt.token());
-    let watchers = app.watchers().clone();
+    let app = App::new(setup, runtime, accounts, interrupt.token());
     let no_more = CancellationToken::new();
     let serving = tokio::spawn(http::listen(listener, http::router(&app), app.clock(), no_more.clone()));
-    let sweeping = tokio::spawn(sweep(runtime.clone(), watchers.clone()));
-    let overseer: Arc<dyn Overseer> = Arc::new(watchers);
-    let working = runtime.work(shift, overseer);
-    tokio::pin!(working);
-    let drained = tokio::select! {
-        drained = &mut working => drained,
-        () = interrupt.come() => {
-            show::err(&format!("calls in flight have {} to come back", duration::in_words(grace)));
-            working.await
-        }
-    };
+    let drained = shift::work_until_told(app.setup(), app.runtime(), app.watchers(), interrupt).await;
     // Answers are given until the last run is let go of: whoever asks for readiness is told.
     no_more.cancel();
-    sweeping.abort();
     drop(serving.await);
     drained
-}
-
-/// Wakes the workers when another process says that work may be owed.
-async fn hear(mut hints: Hints, runtime: Runtime) {
-    loop {
-        hints.next().await;
-        runtime.wake();
-    }
-}
-
-/// Closes what has run out, and once at the beginning what is void: what a tool is may have changed while nothing ran.
-async fn sweep(runtime: Runtime, watchers: Watchers) {
-    let clock = Arc::clone(&runtime.parts().clock);
-    close_void(&runtime, &watchers).await;
-    loop {
-        match runtime.close_expired().await {
-            Ok(closed) => closed.iter().for_each(|row| watchers.ring(&row.run)),
-            Err(fault) => show::err(&format!("questions that have expired cannot be closed: {fault}")),
-        }
-        clock.sleep(SWEEP).await;
-    }
-}
-
-async fn close_void(runtime: &Runtime, watchers: &Watchers) {
-    let filter = PendingFilter { status: Some(PendingStatus::Open), ..PendingFilter::default() };
-    let mut cursor = None;
-    loop {
-        let store: &dyn Store = &*runtime.parts().store;
-        let Ok(page) = store.pendings(&filter, PAGE, cursor.as_deref()).await else { return };
-        for row in &page.items {
-            // One run that cannot be read stops no other (R2), and nobody else's agents are ours to judge.
-            let Ok(run) = runtime.load(&row.run).await else { continue };
-            if !runtime.is_agent_gone(&run) && matches!(runtime.close_void(run).await, Ok(Some(_))) {
-                watchers.ring(&row.run);
-            }
-        }
-        cursor = page.next;
-        if cursor.is_none() {
-            return;
-        }
-    }
-}
-
-fn summary(drained: Drained) -> String {
-    let Drained { let_go, cut } = drained;
-    let runs = |count: usize| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-    let mut line = format!("ended: {} let go of at a boundary", runs(let_go));
-    if cut > 0 {
-        line.push_str(&format!(
-            ", {} cut off in a call when the grace was over; a write among them is of unknown outcome",
-            runs(cut)
-        ));
-    }
-    line
 }
 
 /// Held as long as the process lives; the system gives it back when the process ends, however that is.

@@ -1,0 +1,108 @@
+//! What every process does that works on runs: it works, sweeps and hears the others, until it is told to end.
+//!
+//! Invariant: at the first signal nothing new is taken, calls in flight come back within the grace, and every run is let
+//! go of, so that others take it up at once. Not here: who is served meanwhile (`serve`).
+
+use std::sync::Arc;
+
+use countersign::{Drained, Overseer, PendingFilter, PendingStatus, Runtime, Shift, Store};
+use countersign_store::Hints;
+use std::time::Duration;
+
+use crate::config::duration;
+use crate::http::Watchers;
+use crate::setup::Setup;
+use crate::show;
+
+use super::interrupt::Interrupt;
+
+/// How often questions are looked for whose time has run out (A10).
+const SWEEP: Duration = Duration::from_secs(1);
+/// How many open questions are looked at together.
+const PAGE: usize = 100;
+
+/// Works until the process is to end, and says what became of the runs in hand.
+pub(super) async fn work_until_told(
+    setup: &Setup,
+    runtime: &Runtime,
+    watchers: &Watchers,
+    interrupt: &Interrupt,
+) -> Drained {
+    let grace = setup.config.drain;
+    let shift = Shift {
+        concurrency: setup.config.concurrency,
+        grace,
+        end: interrupt.token(),
+        cut: interrupt.again(),
+    };
+    let hearing = tokio::spawn(hear(setup.store.hints(), runtime.clone()));
+    let sweeping = tokio::spawn(sweep(runtime.clone(), watchers.clone()));
+    let overseer: Arc<dyn Overseer> = Arc::new(watchers.clone());
+    let working = runtime.work(shift, overseer);
+    tokio::pin!(working);
+    let drained = tokio::select! {
+        drained = &mut working => drained,
+        () = interrupt.come() => {
+            show::err(&format!("calls in flight have {} to come back", duration::in_words(grace)));
+            working.await
+        }
+    };
+    hearing.abort();
+    sweeping.abort();
+    drained
+}
+
+/// Wakes the workers when another process says that work may be owed.
+async fn hear(mut hints: Hints, runtime: Runtime) {
+    loop {
+        hints.next().await;
+        runtime.wake();
+    }
+}
+
+/// Closes what has run out, and once at the beginning what is void: what a tool is may have changed while nothing ran.
+async fn sweep(runtime: Runtime, watchers: Watchers) {
+    let clock = Arc::clone(&runtime.parts().clock);
+    close_void(&runtime, &watchers).await;
+    loop {
+        match runtime.close_expired().await {
+            Ok(closed) => closed.iter().for_each(|row| watchers.ring(&row.run)),
+            Err(fault) => show::err(&format!("questions that have expired cannot be closed: {fault}")),
+        }
+        clock.sleep(SWEEP).await;
+    }
+}
+
+async fn close_void(runtime: &Runtime, watchers: &Watchers) {
+    let filter = PendingFilter { status: Some(PendingStatus::Open), ..PendingFilter::default() };
+    let mut cursor = None;
+    loop {
+        let store: &dyn Store = &*runtime.parts().store;
+        let Ok(page) = store.pendings(&filter, PAGE, cursor.as_deref()).await else { return };
+        for row in &page.items {
+            // One run that cannot be read stops no other (R2), and nobody else's agents are ours to judge.
+            let Ok(run) = runtime.load(&row.run).await else { continue };
+            if !runtime.is_agent_gone(&run) && matches!(runtime.close_void(run).await, Ok(Some(_))) {
+                watchers.ring(&row.run);
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return;
+        }
+    }
+}
+
+/// The last line: what became of the runs in hand.
+pub(super) fn summary(drained: Drained) -> String {
+    let Drained { let_go, cut } = drained;
+    let runs = |count: usize| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
+    let mut line = format!("ended: {} let go of at a boundary", runs(let_go));
+    if cut > 0 {
+        line.push_str(&format!(
+            ", {} cut off in a call when the grace was over; a write among them is of unknown outcome",
+            runs(cut)
+        ));
+    }
+    line
+}

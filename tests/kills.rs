@@ -159,6 +159,8 @@ enum From {
     Start,
     /// Its first word to a model or a tool: little of a command's life, and most of what can go wrong.
     Work,
+    /// Its first word to a tool whose write may not be repeated.
+    Write,
 }
 
 /// What each takes from there when nobody kills it.
@@ -191,7 +193,10 @@ fn measured() -> Usual {
     done.expect(0);
     took.extend([(Act::ApproveOnly, only), (Act::Resume, resume), (Act::Approve, approve)]);
     took.into_iter()
-        .flat_map(|(act, took)| [((act, From::Start), took), ((act, From::Work), took / 4)])
+        .flat_map(|(act, took)| {
+            [(From::Start, took), (From::Work, took / 4), (From::Write, 2 * TOOL)]
+                .map(|(from, took)| ((act, from), took))
+        })
         .collect()
 }
 
@@ -211,15 +216,21 @@ impl Campaign {
 
     /// Kills it at a random moment of its life.
     fn ends(&mut self, act: Act, mut child: Child) {
-        let from = if matches!(act, Act::Run | Act::Resume | Act::Approve) && self.chance.below(3) > 0 {
-            let words = self.at.words();
-            while self.at.words() == words && child.try_wait().unwrap().is_none() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            From::Work
-        } else {
-            From::Start
+        let from = match act {
+            Act::Run => self.any(&[From::Start, From::Work, From::Work]),
+            Act::Resume | Act::Approve => self.any(&[From::Start, From::Work, From::Write, From::Write]),
+            Act::Migrate | Act::ApproveOnly | Act::Rotate => None,
         };
+        let from = from.unwrap_or(From::Start);
+        let said = |at: &Installation| match from {
+            From::Start => usize::MAX,
+            From::Work => at.words(),
+            From::Write => at.drop.count(),
+        };
+        let before = said(&self.at);
+        while from != From::Start && said(&self.at) == before && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let usual = self.usual.get_mut(&(act, from)).unwrap();
         std::thread::sleep(self.chance.moment(*usual));
         child.kill().unwrap();
@@ -238,7 +249,8 @@ impl Campaign {
     /// The next command.
     fn next(&mut self) -> (Act, Child) {
         use Act::{Approve, ApproveOnly, Resume, Rotate, Run};
-        let act = self.any(&[Run, Resume, Resume, ApproveOnly, ApproveOnly, Approve, Rotate]).unwrap();
+        let act =
+            self.any(&[Run, Resume, Resume, ApproveOnly, ApproveOnly, Approve, Approve, Rotate]).unwrap();
         let arguments: &[&str] = match act {
             Approve | ApproveOnly => {
                 let open =
@@ -275,8 +287,15 @@ impl Campaign {
     }
 }
 
-/// Whatever was killed when. Says how many runs there were.
-fn ends_well(at: &Installation) -> usize {
+/// What a campaign had to do with.
+struct Seen {
+    runs: usize,
+    /// Writes whose outcome nobody knew.
+    unknown: usize,
+}
+
+/// Whatever was killed when.
+fn ends_well(at: &Installation) -> Seen {
     until_at_most(LOOKS, "a change of the key that comes to its end", || {
         (at.folder.run(&["keys", "rotate"]).exit == 0).then_some(())
     });
@@ -320,7 +339,10 @@ fn ends_well(at: &Installation) -> usize {
         [&got, &saved, &dropped].iter().flat_map(|ledger| ledger.keys()).all(known),
         "of runs that are there"
     );
-    runs.len()
+    let is_unknown =
+        |event: &&Value| event["kind"] == "call.unknown" && event.to_string().contains("\"drop\"");
+    let unknown = |run: &Value| at.folder.events(text(&run["id"])).iter().filter(is_unknown).count();
+    Seen { runs: runs.len(), unknown: runs.iter().map(unknown).sum() }
 }
 
 #[test]
@@ -330,7 +352,7 @@ fn rule_r3_rule_s3_killed_two_hundred_times_nothing_is_lost_and_nothing_happens_
     // Shown by the test runner when this fails.
     println!("KILLS_SEED={seed}");
     let usual = measured();
-    let runs: usize = std::thread::scope(|scope| {
+    let seen: Vec<Seen> = std::thread::scope(|scope| {
         let campaign = |installation| {
             let (usual, chance) = (usual.clone(), Chance(seed.wrapping_add(installation)));
             let mut campaign = Campaign { at: Installation::new(), chance, usual, killed: 0 };
@@ -340,7 +362,11 @@ fn rule_r3_rule_s3_killed_two_hundred_times_nothing_is_lost_and_nothing_happens_
             })
         };
         let campaigns: Vec<_> = (0..INSTALLATIONS).map(campaign).collect();
-        campaigns.into_iter().map(|campaign| campaign.join().unwrap()).sum()
+        campaigns.into_iter().map(|campaign| campaign.join().unwrap()).collect()
     });
+    let (runs, unknown) = seen.iter().fold((0, 0), |sum, seen| (sum.0 + seen.runs, sum.1 + seen.unknown));
+    println!("{runs} runs, {unknown} writes of unknown outcome");
     assert!(runs as u64 > kills / 4, "nearly nothing was ever at work: {runs} runs");
+    // Or the campaign would not notice that writes are repeated.
+    assert!(unknown > 0 || kills < 50, "no kill ever hit a write at work");
 }

@@ -7,4 +7,5 @@ mod contract;
 mod server;
 mod support;
 mod tamper;
+mod tls;
 mod upkeep;

@@ -1,21 +1,25 @@
 //! A private PostgreSQL for this process: made when the first test asks for it, gone when the process ends.
 //!
-//! It listens on a socket in its own folder only. Who runs it as root has it run as the account `postgres`, because
+//! It listens on a socket in its own folder, and in TLS on a port of this machine, as `localhost` and nobody else. Who runs it as root has it run as the account `postgres`, because
 //! PostgreSQL refuses to work for root. A watcher, a shell that reads a pipe which nobody writes to, sees the end of
 //! this process however it comes, also by a kill, stops the server and removes the folder.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
 /// What stops the server and tidies up, once its standard input ends.
 const WATCHER: &str = r#"cat >/dev/null; "$@" >/dev/null 2>&1; rm -rf -- "$FOLDER""#;
 
 pub(crate) struct Server {
     folder: PathBuf,
+    port: u16,
     databases: AtomicU32,
     _watcher: Child,
 }
@@ -59,11 +63,20 @@ impl Server {
             "UTF8",
             "--locale=C.UTF-8",
         ]));
+        let (certificate, key) = (folder.join("server.pem"), folder.join("server.key"));
+        certified(&folder.join("root.pem"), &certificate, &key);
+        if is_root {
+            run(Command::new("chown").arg("postgres").args([&certificate, &key]));
+        }
+        // Nobody else takes it within the moment until the server does.
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         // A disk that is never waited for: what a power cut would lose is not what these tests are about.
         let options = format!(
-            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c full_page_writes=off \
-             -c max_connections=200",
-            folder.display()
+            "-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={} -c fsync=off \
+             -c full_page_writes=off -c max_connections=200 -c ssl=on -c ssl_cert_file={} -c ssl_key_file={}",
+            folder.display(),
+            certificate.display(),
+            key.display()
         );
         let mut stop = command("pg_ctl");
         stop.args(["-m", "immediate", "stop", "-D"]).arg(&data);
@@ -78,14 +91,24 @@ impl Server {
             .arg(folder.join("log"))
             .arg("-o")
             .arg(options));
-        let server = Self { folder, databases: AtomicU32::new(0), _watcher: watcher };
+        let server = Self { folder, port, databases: AtomicU32::new(0), _watcher: watcher };
         server.ask("postgres", "SELECT 1");
         server
     }
 
     /// The address of one of its databases.
     pub(crate) fn address(&self, database: &str) -> String {
-        format!("postgres://countersign@/{database}?host={}", self.folder.display())
+        format!("postgres://countersign@/{database}?host={}&port={}", self.folder.display(), self.port)
+    }
+
+    /// The address of the same database by the network, under a name of this machine.
+    pub(crate) fn remote_address(&self, host: &str, database: &str, parameters: &str) -> String {
+        format!("postgres://countersign@{host}:{}/{database}?{parameters}", self.port)
+    }
+
+    /// The certificate of who certified this server.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.join("root.pem")
     }
 
     /// A new database, empty, or a copy of another one.
@@ -98,7 +121,16 @@ impl Server {
     /// Asks with PostgreSQL's own client, bound by nothing, and gives back what it prints.
     pub(crate) fn ask(&self, database: &str, statements: &str) -> String {
         let mut psql = Command::new(programs().join("psql"));
-        psql.arg("-h").arg(&self.folder).args(["-U", "countersign", "-d", database, "-X", "-q", "-t", "-A"]);
+        psql.arg("-h").arg(&self.folder).args(["-p", &self.port.to_string()]).args([
+            "-U",
+            "countersign",
+            "-d",
+            database,
+            "-X",
+            "-q",
+            "-t",
+            "-A",
+        ]);
         psql.args([
             "-v",
             "ON_ERROR_STOP=1",
@@ -108,6 +140,20 @@ impl Server {
         psql.args(["-c", statements]);
         run(&mut psql)
     }
+}
+
+/// Makes an authority, and has it certify `localhost`.
+pub(crate) fn certified(root: &Path, certificate: &Path, key: &Path) {
+    let mut authority = CertificateParams::new([]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let server_key = KeyPair::generate().unwrap();
+    fs::write(root, authority.self_signed(&authority_key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let server = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    fs::write(certificate, server.signed_by(&server_key, &issuer).unwrap().pem()).unwrap();
+    fs::write(key, server_key.serialize_pem()).unwrap();
+    fs::set_permissions(key, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Where PostgreSQL's programs are: the newest that is installed.

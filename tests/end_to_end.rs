@@ -37,6 +37,8 @@ mod safety;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod service;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod skills;

@@ -24,17 +24,24 @@ pub(crate) fn says(text: &str) -> Play {
 
 /// One turn of calls: names and arguments.
 pub(crate) fn calls(calls: &[(&str, Value)]) -> Play {
+    let ids: Vec<String> = (0..calls.len()).map(|index| format!("c{index}")).collect();
+    let named: Vec<_> =
+        ids.iter().zip(calls).map(|(id, (name, arguments))| (&**id, *name, arguments.to_string())).collect();
+    turn(
+        &named.iter().map(|(id, name, arguments)| (*id, *name, &**arguments)).collect::<Vec<_>>(),
+        "tool_calls",
+    )
+}
+
+/// One turn of calls as they stand: the provider's ids, names, texts of arguments; and how it ended.
+pub(crate) fn turn(calls: &[(&str, &str, &str)], finish: &str) -> Play {
     let calls: Vec<Value> = calls
         .iter()
-        .enumerate()
-        .map(|(index, (name, arguments))| {
-            json!({
-                "id": format!("c{index}"), "type": "function",
-                "function": { "name": name, "arguments": arguments.to_string() },
-            })
+        .map(|(id, name, arguments)| {
+            json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
         })
         .collect();
-    message(&json!({ "role": "assistant", "content": null, "tool_calls": calls }), "tool_calls")
+    message(&json!({ "role": "assistant", "content": null, "tool_calls": calls }), finish)
 }
 
 fn message(message: &Value, finish: &str) -> Play {

@@ -145,7 +145,7 @@ impl CommandTool {
     ) -> Result<ToolOutput, ToolError> {
         let running = self.start(&cx.idempotency_key).await?;
         tokio::select! {
-            answer = self.answer(running, arguments.canonical()) => answer,
+            answer = self.answer(running, arguments.text()) => answer,
             () = deadline => Err(ToolError::no_answer().with_detail(Detail::new("killed at its deadline"))),
         }
     }

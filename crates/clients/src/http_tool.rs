@@ -169,7 +169,7 @@ struct Posted<'a> {
 
 /// The arguments exactly as they were shown and hashed (A5).
 fn raw(arguments: &Arguments) -> Option<Box<RawValue>> {
-    RawValue::from_string(arguments.canonical()).ok()
+    RawValue::from_string(arguments.text()).ok()
 }
 
 fn failed(tool: &ToolName, how: &str) -> ToolError {

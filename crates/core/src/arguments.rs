@@ -1,24 +1,24 @@
 //! A call's arguments: one JSON object, read strictly or not at all (A5).
 //!
-//! Invariant: an [`Arguments`] has no doubled key, no integer that lost a digit, at most 4 MiB and depth 64.
-//! What a person is shown, what is hashed and what runs is this one value. Not here: the tool's schema (the
-//! runtime's registry) and any repair, unwrapping or guessing.
+//! Invariant: an [`Arguments`] has no doubled key, no integer that lost a digit, at most 4 MiB and depth 64, and
+//! its keys stand in the order in which they were written. What a person is shown, what is hashed and what runs is
+//! this one value; only the digest does not look at the order (A6). Not here: the tool's schema (the runtime's
+//! registry) and any repair, unwrapping or guessing.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::canonical::canonical;
+use crate::canonical::{as_written, canonical};
 
 /// The largest text of arguments that is read, in bytes (A5).
 pub const ARGUMENTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The deepest nesting that is read; the object itself is depth 1 (A5).
 pub const ARGUMENTS_DEPTH_MAX: usize = 64;
 
-/// Arguments that were read strictly.
+/// Arguments that were read strictly. Equal are those that differ in the order of keys only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Arguments(Map<String, Value>);
@@ -100,20 +100,38 @@ impl Arguments {
         Value::Object(self.0.clone())
     }
 
-    /// The canonical text, which the digest covers (A6).
+    /// The text that a tool is sent and a person is shown: keys as they were written, in their order (A5).
+    pub fn text(&self) -> String {
+        as_written(&Value::Object(self.0.clone()))
+    }
+
+    /// The canonical text, which the digest covers (A6). Whatever runs is given [`Arguments::text`].
     pub fn canonical(&self) -> String {
         canonical(&Value::Object(self.0.clone()))
     }
 
+    /// The members whose names are to be kept, in their order.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| keep(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        )
+    }
+
     /// The person's values replace the model's for the declared keys only; neither side writes the
-    /// other's fields (R9).
+    /// other's fields (R9). The model's keys keep their order; those that only the person filled in come last.
     #[must_use]
     pub fn overlaid(&self, declared: &[&str], answer: &Self) -> Self {
         let mut members = self.0.clone();
         for key in declared {
-            members.remove(*key);
-            if let Some(value) = answer.0.get(*key) {
-                members.insert((*key).to_owned(), value.clone());
+            match answer.0.get(*key) {
+                Some(value) => drop(members.insert((*key).to_owned(), value.clone())),
+                // Not `remove`, which moves the last key into the gap.
+                None => drop(members.shift_remove(*key)),
             }
         }
         Self(members)
@@ -227,7 +245,7 @@ impl<'de> Visitor<'de> for Strict {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         self.is_allowed()?;
-        let mut seen = BTreeMap::new();
+        let mut seen = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             if seen.contains_key(&name) {
                 return Err(de::Error::custom(format_args!("the key {name:?} occurs twice")));
@@ -235,7 +253,7 @@ impl<'de> Visitor<'de> for Strict {
             let member = members.next_value_seed(Strict { depth: self.depth + 1 })?;
             seen.insert(name, member);
         }
-        Ok(Value::Object(seen.into_iter().collect()))
+        Ok(Value::Object(seen))
     }
 }
 
@@ -316,5 +334,16 @@ mod tests {
         let person = Arguments::read(Some(r#"{"date":"2027","why":"changed"}"#)).unwrap();
         assert_eq!(model.overlaid(&["date"], &person).canonical(), r#"{"date":"2027","why":"trip"}"#);
         assert_eq!(model.overlaid(&["date"], &Arguments::default()).canonical(), r#"{"why":"trip"}"#);
+    }
+
+    #[test]
+    fn rule_r9_the_models_keys_keep_their_order_and_new_ones_come_last() {
+        let model = Arguments::read(Some(r#"{"why":"trip","date":"model","by":"train"}"#)).unwrap();
+        let person = Arguments::read(Some(r#"{"seat":7,"date":"2027"}"#)).unwrap();
+        let both = model.overlaid(&["seat", "date"], &person);
+        assert_eq!(both.text(), r#"{"why":"trip","date":"2027","by":"train","seat":7}"#);
+        let none = model.overlaid(&["why"], &Arguments::default());
+        assert_eq!(none.text(), r#"{"date":"model","by":"train"}"#);
+        assert_eq!(model.only(|name| name != "why").text(), r#"{"date":"model","by":"train"}"#);
     }
 }

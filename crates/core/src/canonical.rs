@@ -1,18 +1,33 @@
 //! One text for one JSON value: RFC 8785, except that integers keep their digits (A6).
 //!
-//! Invariant: equal values give equal text, and different values different text. No float is made of an
-//! integer on the way, which is why the standard's own canonicalizers cannot be used.
+//! Invariant: equal values give equal canonical text, and different values different text. No float is made of an
+//! integer on the way, which is why the standard's own canonicalizers cannot be used. Beside it the same text with
+//! the members in the order in which they were written, which is what a tool is sent (A5).
 
 use serde_json::Value;
 
 /// The canonical text of a value.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
-    write(value, &mut out);
+    write(value, Order::Canonical, &mut out);
     out
 }
 
-fn write(value: &Value, out: &mut String) {
+/// The text of a value as it was written: the canonical one, except that each object keeps its order.
+pub(crate) fn as_written(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, Order::AsWritten, &mut out);
+    out
+}
+
+/// In which order the members of an object stand.
+#[derive(Clone, Copy)]
+enum Order {
+    Canonical,
+    AsWritten,
+}
+
+fn write(value: &Value, order: Order, out: &mut String) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
@@ -28,22 +43,27 @@ fn write(value: &Value, out: &mut String) {
                 if index > 0 {
                     out.push(',');
                 }
-                write(item, out);
+                write(item, order, out);
             }
             out.push(']');
         }
         Value::Object(members) => {
-            let mut sorted: Vec<_> = members.iter().collect();
-            // RFC 8785 sorts by UTF-16 code units, not by bytes.
-            sorted.sort_by(|(left, _), (right, _)| left.encode_utf16().cmp(right.encode_utf16()));
+            let mut ordered: Vec<_> = members.iter().collect();
+            match order {
+                // RFC 8785 sorts by UTF-16 code units, not by bytes.
+                Order::Canonical => {
+                    ordered.sort_by(|(left, _), (right, _)| left.encode_utf16().cmp(right.encode_utf16()));
+                }
+                Order::AsWritten => {}
+            }
             out.push('{');
-            for (index, (name, member)) in sorted.into_iter().enumerate() {
+            for (index, (name, member)) in ordered.into_iter().enumerate() {
                 if index > 0 {
                     out.push(',');
                 }
                 string(name, out);
                 out.push(':');
-                write(member, out);
+                write(member, order, out);
             }
             out.push('}');
         }

@@ -297,7 +297,7 @@ impl Tool for RecordingTool {
             arguments: arguments.to_value(),
             cx: cx.clone(),
         });
-        let answer = format!("{tool} ran with {}", arguments.canonical());
+        let answer = format!("{tool} ran with {}", arguments.text());
         match self.behaviour.clone() {
             Behaviour::Answers => Ok(answer.into()),
             Behaviour::Says(words) => Ok(words.into()),

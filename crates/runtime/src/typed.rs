@@ -1,13 +1,13 @@
 //! Between a tool's own types and the JSON of the port: what the attribute `tool` writes its code with.
 //!
 //! Invariant: the schema of a type admits no field that the type does not have, and a type is read from exactly
-//! the canonical text that was shown, hashed and approved (A5). What the type refuses although its schema let it
+//! the text that was shown, hashed and approved (A5). What the type refuses although its schema let it
 //! pass ends as an error result before anything was done. Whoever implements [`Tool`](crate::Tool) by hand may
 //! use the same functions.
 //!
 //! Not here: checking arguments against a schema (the registry), merging in what a person filled in (the judge).
 
-use countersign_core::{Arguments, canonical};
+use countersign_core::Arguments;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -88,12 +88,13 @@ fn close(schema: &mut Map<String, Value>) {
     schema.insert(word.to_owned(), false.into());
 }
 
-/// Reads arguments into a type, from their canonical text (A5).
+/// Reads arguments into a type, from the text that a tool is sent (A5).
 ///
 /// # Errors
 /// [`ToolFailure::NotSent`](crate::ToolFailure::NotSent), with a sentence for the model, when the type refuses them.
 pub fn read<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
-    read_text(&arguments.canonical())
+    serde_json::from_str(&arguments.text())
+        .map_err(|error| ToolError::not_sent(format!("Not run: the arguments cannot be used: {error}.")))
 }
 
 /// Reads the arguments of a tool that needs input: the model's type, and the type that a person filled in. Each
@@ -107,19 +108,11 @@ where
     I: DeserializeOwned + JsonSchema,
 {
     let (asked, filled_in) = (schema::<T>(), schema::<I>());
-    let (mut rest, mut input) = (arguments.members().clone(), Map::new());
-    for name in filled_in["properties"].as_object().into_iter().flat_map(Map::keys) {
-        // A field of both types is the model's proposal and the person's word on it: both see the word.
-        let kept = asked["properties"].get(name).and_then(|_| rest.get(name).cloned());
-        input.extend(rest.remove_entry(name));
-        rest.extend(kept.map(|value| (name.clone(), value)));
-    }
-    Ok((read_text(&canonical(&rest.into()))?, read_text(&canonical(&input.into()))?))
-}
-
-fn read_text<T: DeserializeOwned>(canonical: &str) -> Result<T, ToolError> {
-    serde_json::from_str(canonical)
-        .map_err(|error| ToolError::not_sent(format!("Not run: the arguments cannot be used: {error}.")))
+    let is_of = |schema: &Value, name: &str| schema["properties"].get(name).is_some();
+    // A field of both types is the model's proposal and the person's word on it: both see the word.
+    let rest = arguments.only(|name| is_of(&asked, name) || !is_of(&filled_in, name));
+    let input = arguments.only(|name| is_of(&filled_in, name));
+    Ok((read(&rest)?, read(&input)?))
 }
 
 /// What only the code that the attribute `tool` writes should call.

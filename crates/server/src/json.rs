@@ -132,7 +132,7 @@ fn held(call: &HeldCall, view: View) -> Value {
         "preview": preview(call, view),
     });
     let arguments = call.arguments.as_ref().map(Arguments::to_value);
-    let bytes = call.arguments.as_ref().map_or(0, |arguments| arguments.canonical().len());
+    let bytes = call.arguments.as_ref().map_or(0, |arguments| arguments.text().len());
     if view.listed && bytes > LISTED_ARGUMENTS_BYTES_MAX {
         shown["arguments"] = Value::Null;
         shown["arguments_bytes"] = bytes.into();

@@ -102,7 +102,7 @@ async fn a_call_is_one_post_of_exactly_the_six_members() {
         r#"{{"run":"{}","call":"{}","tool":"page_drop","arguments":{},"actor":"alice","precondition":{{"version":3}}}}"#,
         cx.run,
         cx.call,
-        arguments().canonical(),
+        arguments().text(),
     );
     assert_eq!(request.split_once("\r\n\r\n").unwrap().1, expected);
 }

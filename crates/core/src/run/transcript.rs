@@ -103,7 +103,7 @@ impl Run {
         let content = match changed {
             Some(arguments) => Cow::Owned(format!(
                 "[A person changed the arguments of this call to {}]\n{content}",
-                arguments.canonical()
+                arguments.text()
             )),
             None => content,
         };

@@ -15,7 +15,7 @@ fn case_c30_a_double_encoded_object_is_not_unwrapped() {
     let kept = Arguments::read(Some(inner)).unwrap();
     assert_eq!(
         kept.members().keys().collect::<Vec<_>>(),
-        ["arguments", "name"],
+        ["name", "arguments"],
         "it is what it is; the schema decides"
     );
 }
@@ -103,6 +103,31 @@ proptest! {
         let of = |arguments: &Arguments| arguments.members()["n"].as_f64();
         prop_assert_eq!(of(&read), Some(number));
         prop_assert_eq!(of(&back), Some(number));
+    }
+
+    /// A6: the digest's text does not depend on the order of keys. A5: what is stored, shown and run keeps it.
+    #[test]
+    fn case_c12_the_order_of_keys_is_kept_and_not_hashed(
+        members in prop::collection::btree_map("[a-e\u{e9}\u{fb33}\u{1f600}]{1,2}", 0_u8..9, 1..6).prop_flat_map(|members| {
+            let members: Vec<_> = members.into_iter().collect();
+            (Just(members.clone()).prop_shuffle(), Just(members).prop_shuffle())
+        }),
+    ) {
+        let object = |members: &[(String, u8)]| {
+            let written: Vec<_> = members.iter().map(|(name, value)| format!(r#""{name}":{value}"#)).collect();
+            format!("{{{}}}", written.join(","))
+        };
+        let text = |members: &[(String, u8)]| format!(r#"{{"z":{},"a":[{}]}}"#, object(members), object(members));
+        let (one, other) = (text(&members.0), text(&members.1));
+        let read = |text: &str| Arguments::read(Some(text)).unwrap();
+        prop_assert_eq!(read(&one).canonical(), read(&other).canonical());
+        prop_assert_eq!(&read(&one), &read(&other), "equal whatever their order");
+        for text in [&one, &other] {
+            prop_assert_eq!(&read(text).text(), text);
+            let stored = serde_json::to_string(&read(text)).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<Arguments>(&stored).unwrap().text(), text);
+            prop_assert_eq!(&read(text).to_value().to_string(), text);
+        }
     }
 
     /// R9: declared keys are the person's, all others the model's.

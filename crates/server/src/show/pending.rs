@@ -257,7 +257,7 @@ fn fields(schema: &serde_json::Value) -> Vec<String> {
 }
 
 fn hidden_in(call: &HeldCall) -> usize {
-    let arguments = call.arguments.as_ref().map_or(0, |arguments| escape::hidden_in(&arguments.canonical()));
+    let arguments = call.arguments.as_ref().map_or(0, |arguments| escape::hidden_in(&arguments.text()));
     let preview = call
         .preview
         .as_ref()

@@ -32,10 +32,8 @@ impl Live {
             lines.extend(escape::block(&escape_long(text)).lines().map(|line| format!("  │ {line}")));
         }
         lines.extend(reply.calls.iter().map(|call| {
-            let arguments = Arguments::read(call.arguments.as_deref()).map_or_else(
-                |_| call.arguments.clone().unwrap_or_default(),
-                |arguments| arguments.to_value().to_string(),
-            );
+            let arguments = Arguments::read(call.arguments.as_deref())
+                .map_or_else(|_| call.arguments.clone().unwrap_or_default(), |arguments| arguments.text());
             let tool = self.style.bold(&escape::short(&call.name, 64));
             format!("  wants {tool} {}", escape::short(&arguments, ARGUMENTS_CHARS_MAX))
         }));

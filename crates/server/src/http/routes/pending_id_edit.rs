@@ -50,7 +50,7 @@ pub(super) async fn edit(
     let (id, run) = app.asked(&id, &caller).await?;
     let Edit { digest: given, calls } = body?.body;
     let digest = digest(given, &headers)?;
-    let texts = calls.into_iter().map(|(call, arguments)| (call, arguments.canonical())).collect();
+    let texts = calls.into_iter().map(|(call, arguments)| (call, arguments.text())).collect();
     let edited = app.runtime().edit(&id, digest, &texts, caller.subject()).await;
     app.watchers().ring(run.id());
     let edited = edited.map_err(|error| refused(&error, None))?;

@@ -143,6 +143,32 @@ fn rule_g6_a_skill_that_vanished_meanwhile_lets_nothing_of_a_waiting_run_start_a
 }
 
 #[test]
+fn rule_s2_a_skill_behind_a_link_is_as_read_only_as_one_in_its_place() {
+    // The folder of the skill is a link, or its file is.
+    for (link, to) in
+        [("skills/editor", "../shared/editor"), ("skills/editor/SKILL.md", "../../shared/editor/SKILL.md")]
+    {
+        let path = "shared/editor/SKILL.md";
+        let server = Server::start(vec![
+            calls(&[("write_file", json!({ "path": path, "content": "---\n---\n" }))]),
+            calls(&[("move_file", json!({ "from": "shared", "to": "gone" }))]),
+            says("done"),
+        ]);
+        let folder = bench(&server, "[\"editor\"]");
+        folder.write(path, "---\nallowed-tools: write_file move_file\n---\nEdit.\n");
+        let link = folder.path(link);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(to, link).unwrap();
+        let before = folder.text(path);
+        folder.run(&["run", "x"]).expect(3);
+        folder.decide("approve", &[]).expect(3);
+        folder.decide("approve", &[]).expect(0);
+        assert!(folder.path(path).exists(), "{to}: it was moved away");
+        assert_eq!(folder.text(path), before, "{to}");
+    }
+}
+
+#[test]
 fn rule_s2_skills_are_read_and_never_changed_by_the_file_tools() {
     let path = "skills/editor/SKILL.md";
     let server = Server::start(vec![

@@ -29,10 +29,13 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use self::group::Group;
 use self::output::Output;
-use crate::http::DEADLINE_GRACE;
 use crate::http_tool::HttpPreview;
 use crate::kept::READ_BYTES_MAX;
 use crate::tool_setup::ToolSetupError;
+
+/// How much of its time a command is killed before the end, so that its last words still get into the record; of a
+/// short time at most a tenth.
+const LAST_WORDS_TIME: Duration = Duration::from_millis(250);
 
 /// A tool that is a command.
 #[derive(Clone, Debug)]
@@ -44,7 +47,8 @@ pub struct CommandToolConfig {
     pub command: Vec<String>,
     /// Where it runs.
     pub folder: PathBuf,
-    /// How long one call may take.
+    /// How long one call may take. The command is killed up to a quarter of a second before, so that what it wrote
+    /// is still in time.
     pub timeout: Duration,
     /// What it sees of the environment.
     pub environment: CommandEnvironment,
@@ -144,31 +148,40 @@ impl CommandTool {
         deadline: impl Future<Output = ()>,
     ) -> Result<ToolOutput, ToolError> {
         let running = self.start(&cx.idempotency_key).await?;
-        tokio::select! {
-            answer = self.answer(running, arguments.text()) => answer,
-            () = deadline => Err(ToolError::no_answer().with_detail(Detail::new("killed at its deadline"))),
-        }
+        self.answer(running, arguments.text(), deadline).await
     }
 
-    /// Waits for a started command. `Err` only where the command did not end by itself.
-    async fn answer(&self, mut running: Running, arguments: String) -> Result<ToolOutput, ToolError> {
+    /// Waits for a started command, until it ends or is ended.
+    async fn answer(
+        &self,
+        mut running: Running,
+        arguments: String,
+        deadline: impl Future<Output = ()>,
+    ) -> Result<ToolOutput, ToolError> {
         let (Some(stdout), Some(stderr)) = (running.child.stdout.take(), running.child.stderr.take()) else {
             return Err(ToolError::no_answer());
         };
         let stdin = running.child.stdin.take();
         let mut output = Output::new(stdout, stderr);
-        let status = tokio::select! {
+        let ended = tokio::select! {
             biased;
-            status = running.child.wait() => status.map_err(|error| {
+            status = running.child.wait() => Ended::Itself(status.map_err(|error| {
                 ToolError::no_answer().with_detail(Detail::new(&error.to_string()))
-            })?,
-            () = output.read() => return Err(self.too_much()),
+            })?),
+            () = deadline => Ended::Late,
+            () = output.read() => Ended::TooMuch,
             never = feed(stdin, arguments) => match never {},
         };
         // What the command wrote is in its pipes now. What it left behind may hold them open; that ends here.
         running.group.end().await;
         output.drain();
-        self.judge(status, output)
+        match ended {
+            Ended::Itself(status) => self.judge(status, output),
+            Ended::Late => {
+                Err(ToolError::timed_out().with_detail(output.last_words("killed at its deadline")))
+            }
+            Ended::TooMuch => Err(self.too_much(&output)),
+        }
     }
 
     fn judge(&self, status: ExitStatus, output: Output) -> Result<ToolOutput, ToolError> {
@@ -186,14 +199,24 @@ impl CommandTool {
     }
 
     /// We stopped it in the middle of its work: for a read an error, for a write no answer.
-    fn too_much(&self) -> ToolError {
+    fn too_much(&self, output: &Output) -> ToolError {
         let error = if self.spec.effect.writes() {
             ToolError::no_answer()
         } else {
             ToolError::answered(format!("The tool {} failed: its output is too large.", self.spec.name))
         };
-        error.with_detail(Detail::new(&format!("killed after more than {READ_BYTES_MAX} bytes of output")))
+        error.with_detail(output.errors(&format!("killed after more than {READ_BYTES_MAX} bytes of output")))
     }
+}
+
+/// How the wait for a command ended.
+enum Ended {
+    /// The command ended by itself.
+    Itself(ExitStatus),
+    /// Its time was over.
+    Late,
+    /// It wrote more than is read.
+    TooMuch,
 }
 
 /// A command and the group it runs in. Dropped, it is killed.
@@ -221,7 +244,8 @@ impl Tool for CommandTool {
     }
 
     async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
-        let limit = self.timeout.saturating_add(DEADLINE_GRACE);
+        // Whoever calls stops waiting at the timeout, and what the command said would be lost with it.
+        let limit = self.timeout - LAST_WORDS_TIME.min(self.timeout / 10);
         let pending = std::future::pending::<()>();
         let deadline = async { drop(tokio::time::timeout(limit, pending).await) };
         self.call_until(arguments, cx, deadline).await

@@ -357,6 +357,10 @@ pub enum ToolFailure {
     /// It may have happened: sent, and no answer. For a write the outcome is unknown (R3).
     #[error("the tool gave no answer")]
     NoAnswer,
+    /// Stopped at its deadline by the tool itself: it may have happened, as with [`NoAnswer`](Self::NoAnswer); a
+    /// model is told of a read that it timed out.
+    #[error("the tool timed out")]
+    TimedOut,
 }
 
 impl ToolError {
@@ -373,6 +377,11 @@ impl ToolError {
     /// Sent, and no answer: it may have happened.
     pub fn no_answer() -> Self {
         Self { failure: ToolFailure::NoAnswer, detail: None }
+    }
+
+    /// Sent, and stopped at the deadline without an answer: it may have happened.
+    pub fn timed_out() -> Self {
+        Self { failure: ToolFailure::TimedOut, detail: None }
     }
 
     /// With what is known beside that, for the record.

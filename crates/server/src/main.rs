@@ -38,6 +38,36 @@ fn main() -> ExitCode {
 /// A panic says where it was, not with which words: they may quote what a tool was given (S5). Of a tool's panic
 /// the sealed record keeps them.
 fn say_where(panic: &PanicHookInfo<'_>) {
+    eprintln!("{}", fault(panic));
+}
+
+fn fault(panic: &PanicHookInfo<'_>) -> String {
     let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
-    eprintln!("countersign: a fault in the program at {place}. What is stored is safe; please report it.");
+    format!("countersign: a fault in the program at {place}. What is stored is safe; please report it.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn rule_s5_a_panic_says_its_place_and_not_its_words() {
+        let (before, here) = (panic::take_hook(), thread::current().id());
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = Arc::clone(&said);
+        panic::set_hook(Box::new(move |info| {
+            // Tests beside this one keep their own words.
+            if thread::current().id() == here { kept.lock().unwrap().push(fault(info)) } else { before(info) }
+        }));
+        let line = line!() + 1;
+        let words = panic::catch_unwind(|| panic!("the key is {}", "s3cret")).unwrap_err();
+        drop(panic::take_hook());
+        assert_eq!(words.downcast_ref::<String>().unwrap(), "the key is s3cret");
+        let said = said.lock().unwrap();
+        let [said] = said.as_slice() else { panic!("{said:?}") };
+        assert!(said.contains(&format!("main.rs:{line}:")) && !said.contains("s3cret"), "{said}");
+    }
 }

@@ -5,6 +5,7 @@
 //! the opinion of nothing; so does one whose `allowed-tools` has no value. What is not plain YAML (an alias, deep
 //! nesting, a key twice) is not read with certainty. Not here: what opinions come to (`countersign-core`).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -78,6 +79,15 @@ pub(crate) fn read(config: &Config, name: &str) -> Result<Skill, SkillError> {
     let file = file.ok_or_else(|| SkillError::Missing(name.to_owned()))?;
     let text = text(&file).map_err(|source| SkillError::File { file: file.clone(), source })?;
     parse(&text).map_err(|problem| SkillError::Wrong { file, problem })
+}
+
+/// Where the skills of the agents really lie, which may be behind a link and outside of [skills] `paths`. What is not
+/// there is not among them: no run starts with it.
+pub(crate) fn real_places(config: &Config) -> Vec<PathBuf> {
+    let names: BTreeSet<&String> = config.agents.iter().flat_map(|agent| &agent.skills.0).collect();
+    let folders = config.skill_paths.iter().flat_map(|path| names.iter().map(move |name| path.join(name)));
+    let places = folders.flat_map(|folder| [folder.join(FILE), folder]);
+    places.filter_map(|place| place.canonicalize().ok()).collect()
 }
 
 /// The skills of an agent as they restrict it now. One that cannot be read allows nothing.

@@ -56,11 +56,15 @@ impl Output {
     /// How it ended, and what it wrote about that for people: the end of its error output, or else the beginning
     /// of its output.
     pub(super) fn last_words(&self, ended: &str) -> Detail {
-        let Tail(bytes) = &self.stderr.sink;
-        if bytes.is_empty() {
+        if self.stderr.sink.0.is_empty() {
             return self.stdout.sink.beginning.detail(ended);
         }
-        let (first, second) = bytes.as_slices();
+        self.errors(ended)
+    }
+
+    /// How it ended, and the end of its error output alone.
+    pub(super) fn errors(&self, ended: &str) -> Detail {
+        let (first, second) = self.stderr.sink.0.as_slices();
         Detail::end_of(ended, [first, second].concat().trim_ascii_end())
     }
 }

@@ -212,6 +212,8 @@ async fn case_c53_output_without_end_is_stopped() {
     let error = CommandTool::new(config).unwrap().call(&arguments(), &context()).await.unwrap_err();
     assert_eq!(error.to_string(), "The tool word_count failed: its output is too large.");
     assert_eq!(detail(&error), format!("killed after more than {READ_BYTES_MAX} bytes of output"));
+    let said = detail(&call(&["sh", "-c", "echo 'reading all' >&2; exec cat /dev/zero"]).await.unwrap_err());
+    assert_eq!(said, format!("killed after more than {READ_BYTES_MAX} bytes of output\nreading all"));
 }
 
 /// A pipe with a name, which a command's grandchild holds for as long as it lives.
@@ -283,7 +285,7 @@ async fn rule_r3_the_whole_group_dies_at_the_deadline_and_that_is_no_answer() {
     let witness = witness.wait_until_up().await;
     deadline.send(()).unwrap();
     let error = call.await.unwrap().unwrap_err();
-    assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{error:?}");
+    assert!(matches!(error.failure(), ToolFailure::TimedOut), "{error:?}");
     witness.wait_until_gone().await;
 }
 
@@ -293,7 +295,25 @@ async fn rule_r3_the_deadline_is_kept_without_a_caller_that_keeps_it() {
     let mut config = config(&["sleep", "60"], folder.path());
     config.timeout = Duration::from_millis(1);
     let error = CommandTool::new(config).unwrap().call(&arguments(), &context()).await.unwrap_err();
-    assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{error:?}");
+    assert!(matches!(error.failure(), ToolFailure::TimedOut), "{error:?}");
+}
+
+#[tokio::test]
+async fn rule_r3_what_a_command_said_before_its_deadline_is_in_the_record() {
+    let witness = Witness::new();
+    // It does not end when it is asked to, and says the last word before it says that it is up.
+    let tool =
+        witness.tool("trap '' TERM INT HUP; yes é | head -n 100000 >&2; echo 'waiting for the lock' >&2");
+    let (deadline, passed) = tokio::sync::oneshot::channel();
+    let call = tokio::spawn(async move {
+        tool.call_until(&arguments(), &context(), async { passed.await.unwrap() }).await
+    });
+    let witness = witness.wait_until_up().await;
+    deadline.send(()).unwrap();
+    let detail = detail(&call.await.unwrap().unwrap_err());
+    assert!(detail.starts_with("killed at its deadline\n[what came before is not kept]\n"), "{detail}");
+    assert!(detail.ends_with("é\nwaiting for the lock"), "{detail}");
+    witness.wait_until_gone().await;
 }
 
 #[tokio::test]

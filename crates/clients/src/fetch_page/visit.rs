@@ -6,7 +6,9 @@
 
 use std::error::Error;
 
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION, TRANSFER_ENCODING,
+};
 use reqwest::{Client, Response, StatusCode, Url};
 
 use super::failure::Failure;
@@ -86,9 +88,10 @@ async fn read(mut response: Response, target: Target) -> Result<Page, Failure> {
     if !matches!(response.status().as_u16(), 200 | 203) {
         return Err(Failure::Status(response.status().as_u16()));
     }
-    let is_plain = |coding: &str| coding.trim().is_empty() || coding.trim().eq_ignore_ascii_case("identity");
-    for coding in response.headers().get_all(CONTENT_ENCODING) {
-        if !coding.to_str().is_ok_and(is_plain) {
+    // A server may also compress what it sends on the way: it was not asked to, and nobody would take that off.
+    for (header, plain) in [(CONTENT_ENCODING, "identity"), (TRANSFER_ENCODING, "chunked")] {
+        let is_plain = |coding: &str| coding.trim().is_empty() || coding.trim().eq_ignore_ascii_case(plain);
+        if !response.headers().get_all(header).iter().all(|coding| coding.to_str().is_ok_and(is_plain)) {
             return Err(Failure::Compressed);
         }
     }

@@ -305,21 +305,28 @@ fn result_event(state: CallState<'_>, came_to: CameTo, took: Duration) -> Event 
             (ToolFailure::Answered(words) | ToolFailure::NotSent(words), detail) => {
                 finished(ResultKind::Error, words, Vec::new(), detail)
             }
-            (ToolFailure::NoAnswer, detail) if writes => unknown(&call, &tool, detail),
+            (ToolFailure::NoAnswer | ToolFailure::TimedOut, detail) if writes => {
+                unknown(&call, &tool, detail)
+            }
             (ToolFailure::NoAnswer, detail) => {
                 failed(ResultKind::Error, format!("The tool {tool} failed: it gave no answer."), detail)
             }
+            (ToolFailure::TimedOut, detail) => failed(ResultKind::Timeout, timed_out(&tool), detail),
         },
         CameTo::TimedOut => {
             let detail = Some(Detail::new(&format!("no answer in {took} ms, which is the tool's timeout")));
             if writes {
                 return unknown(&call, &tool, detail);
             }
-            failed(ResultKind::Timeout, format!("The tool {tool} timed out."), detail)
+            failed(ResultKind::Timeout, timed_out(&tool), detail)
         }
         CameTo::Panicked(detail) if writes => unknown(&call, &tool, detail),
         CameTo::Panicked(detail) => failed(ResultKind::Error, format!("The tool {tool} failed."), detail),
     }
+}
+
+fn timed_out(tool: &str) -> String {
+    format!("The tool {tool} timed out.")
 }
 
 fn unknown(call: &CallId, tool: &str, detail: Option<Detail>) -> Event {

@@ -23,7 +23,7 @@ use super::{Setup, SetupError, make_folder};
 use crate::config::nearest::nearest;
 use crate::config::{BUILT_IN, Config, FETCH_PAGE, FILE, STATE, ToolSettings, Way};
 use crate::environment::Environment;
-use crate::{key, tour};
+use crate::{key, skills, tour};
 
 /// What tools are made of, besides the folder of the file tools.
 #[derive(Debug)]
@@ -78,6 +78,7 @@ pub(crate) fn file_tools_of(
         .into_iter()
         .flatten()
         .chain(config.skill_paths.iter().cloned())
+        .chain(skills::real_places(config))
         .collect();
     Ok(file_tools(&Workspace::open(root, &state, &read_only)?)?)
 }

@@ -74,6 +74,13 @@ async fn a_compressed_page_is_not_read() {
         let refused = bench.fetch("https://docs.rs/").await.unwrap_err();
         assert_eq!(refused, "The page is compressed although it was asked for as it is, so it was not read.");
     }
+    for coding in ["gzip, chunked", "GZIP\r\ntransfer-encoding: chunked", "deflate, chunked"] {
+        let on_the_way =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ntransfer-encoding: {coding}\r\n\r\n");
+        let bench = Bench::new(vec![Play::SendAndHang(on_the_way.into_bytes())]).await;
+        let refused = bench.fetch("https://docs.rs/").await.unwrap_err();
+        assert_eq!(refused, "The page is compressed although it was asked for as it is, so it was not read.");
+    }
     let plain = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: Identity\r\ncontent-length: 1\r\n\r\na";
     let bench = Bench::new(vec![Play::Send(plain.into())]).await;
     assert_eq!(bench.fetch("https://docs.rs/").await.unwrap(), "URL: https://docs.rs/\n\na");
@@ -100,5 +107,32 @@ async fn what_is_no_answer_is_answered() {
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
         let refused = Bench::new(vec![Play::Send(bytes)]).await.fetch("https://docs.rs/").await;
         assert_eq!(refused.as_deref(), Err(&broken.to_owned()), "{start}");
+    }
+}
+
+#[tokio::test]
+async fn answers_before_the_answer_have_no_more_time_than_it() {
+    for interim in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"] {
+        let mut bench = Bench::new(vec![Play::Repeats(Vec::new(), interim.repeat(1000).into_bytes())]).await;
+        bench.deadline = SHORT;
+        let refused = bench.fetch("https://docs.rs/").await.unwrap_err();
+        assert_eq!(refused, "The page could not be fetched in time.", "{interim}");
+    }
+}
+
+#[tokio::test]
+async fn what_stands_around_the_pieces_of_a_page_is_bounded() {
+    let chunked = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
+    for (begun, flood) in [
+        ("1;a", "=b;c"),
+        ("1;a=b\r\na\r\n", "1;a=bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\na\r\n"),
+        ("1\r\na\r\n0\r\n", "x: y\r\n"),
+        ("1\r\na\r\n0\r\nx: ", "yyyyyyyy"),
+    ] {
+        let first = [chunked.as_slice(), begun.as_bytes()].concat();
+        let bench = Bench::new(vec![Play::Repeats(first, flood.repeat(1000).into_bytes())]).await;
+        let refused = bench.fetch("https://docs.rs/").await;
+        assert_eq!(refused.unwrap_err(), "The exchange broke off before the page was there.", "{begun:?}");
+        assert!(bench.server.sent() < 64 * 1024 * 1024, "{begun:?}: {}", bench.server.sent());
     }
 }

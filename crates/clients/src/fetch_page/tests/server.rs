@@ -21,6 +21,8 @@ pub(super) enum Play {
     SendAndHang(Vec<u8>),
     /// These bytes, and then others for as long as the client reads.
     Endless(Vec<u8>),
+    /// The same with these others, again and again.
+    Repeats(Vec<u8>, Vec<u8>),
 }
 
 /// A certificate that its own key signed, and the key.
@@ -129,13 +131,15 @@ async fn perform(play: Play, mut stream: impl AsyncWrite + Unpin, sent: Arc<Atom
             _ = stream.flush().await;
             std::future::pending::<()>().await;
         }
-        Play::Endless(bytes) => {
-            _ = stream.write_all(&bytes).await;
-            let piece = [b"a ".repeat(0x8000)].concat();
-            while stream.write_all(&piece).await.is_ok() {
-                sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
-            }
-        }
+        Play::Endless(bytes) => repeat(stream, &bytes, &b"a ".repeat(0x8000), &sent).await,
+        Play::Repeats(bytes, piece) => repeat(stream, &bytes, &piece, &sent).await,
+    }
+}
+
+async fn repeat(mut stream: impl AsyncWrite + Unpin, first: &[u8], piece: &[u8], sent: &AtomicU64) {
+    _ = stream.write_all(first).await;
+    while stream.write_all(piece).await.is_ok() {
+        sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
     }
 }
 

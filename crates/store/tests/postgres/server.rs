@@ -18,8 +18,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 const WATCHER: &str = r#"cat >/dev/null; "$@" >/dev/null 2>&1; rm -rf -- "$FOLDER""#;
 
 pub(crate) struct Server {
-    folder: PathBuf,
-    port: u16,
+    pub(crate) folder: PathBuf,
+    pub(crate) port: u16,
     databases: AtomicU32,
     _watcher: Child,
 }
@@ -99,16 +99,6 @@ impl Server {
     /// The address of one of its databases.
     pub(crate) fn address(&self, database: &str) -> String {
         format!("postgres://countersign@/{database}?host={}&port={}", self.folder.display(), self.port)
-    }
-
-    /// The address of the same database by the network, under a name of this machine.
-    pub(crate) fn remote_address(&self, host: &str, database: &str, parameters: &str) -> String {
-        format!("postgres://countersign@{host}:{}/{database}?{parameters}", self.port)
-    }
-
-    /// The certificate of who certified this server.
-    pub(crate) fn root(&self) -> PathBuf {
-        self.folder.join("root.pem")
     }
 
     /// A new database, empty, or a copy of another one.

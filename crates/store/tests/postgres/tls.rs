@@ -1,12 +1,23 @@
 //! The way to a database by the network: in TLS, checked in full, or not at all (S5).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use countersign::SystemClock;
 use countersign_store::{MasterKey, OpenError, PostgresAddress, PostgresStore};
 
-use crate::server::{certified, server};
+use crate::server::{Server, certified, server};
 use crate::support::KEY;
+
+/// The address of a database by the network, under a name of this machine.
+fn remote(server: &Server, host: &str, database: &str, parameters: &str) -> String {
+    format!("postgres://countersign@{host}:{}/{database}?{parameters}", server.port)
+}
+
+/// The certificate of who certified the server.
+fn root(server: &Server) -> PathBuf {
+    server.folder.join("root.pem")
+}
 
 async fn open(address: &str) -> Result<PostgresStore, OpenError> {
     let address = PostgresAddress::parse(address).unwrap();
@@ -22,8 +33,8 @@ fn all(error: &dyn std::error::Error) -> String {
 async fn rule_s5_a_server_that_somebody_trusted_certified_is_spoken_to() {
     let server = server();
     let database = server.database(None);
-    let trusted = format!("sslrootcert={}", server.root().display());
-    let store = open(&server.remote_address("localhost", &database, &trusted)).await.unwrap();
+    let trusted = format!("sslrootcert={}", root(server).display());
+    let store = open(&remote(server, "localhost", &database, &trusted)).await.unwrap();
     let encrypted = "SELECT count(*) > 0 AND bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                      WHERE client_addr IS NOT NULL AND datname = current_database()";
     assert_eq!(server.ask(&database, encrypted).trim(), "t", "and nothing of it unencrypted");
@@ -37,7 +48,7 @@ async fn rule_s5_a_server_that_cannot_prove_who_it_is_gets_no_word() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other.pem");
     certified(&other, &folder.path().join("unused.pem"), &folder.path().join("unused.key"));
-    let root = server.root();
+    let root = root(server);
     for (host, parameters, why) in [
         ("localhost", "sslmode=require".to_owned(), "nobody this machine trusts"),
         ("localhost", format!("sslrootcert={}", other.display()), "another authority"),
@@ -48,7 +59,7 @@ async fn rule_s5_a_server_that_cannot_prove_who_it_is_gets_no_word() {
             "another name, in any mode",
         ),
     ] {
-        let refused = open(&server.remote_address(host, &database, &parameters)).await.unwrap_err();
+        let refused = open(&remote(server, host, &database, &parameters)).await.unwrap_err();
         let words = all(&refused);
         assert!(words.to_lowercase().contains("certificate"), "{why}: {words}");
     }

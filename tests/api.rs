@@ -440,6 +440,10 @@ fn every_answer_is_as_the_description_says() {
         json!({ "digest": waiting["pending"]["digest"], "verdict": "deny", "reason": "no" }).to_string();
     is("post", "/v1/pending/{id}/decision", &format!("{question}/decision"), Some(&decision), "200");
     is("post", "/v1/pending/{id}/decision", &format!("{question}/decision"), Some(&decision), "409");
+    let response = root.post("/v1/responses", &json!({ "input": "write it" })).expect(200);
+    is("post", "/v1/responses", "/v1/responses", Some(r#"{"input":"say it"}"#), "200");
+    is("post", "/v1/responses", "/v1/responses", Some(r#"{"input":"x","store":false}"#), "4XX");
+    is("get", "/v1/responses/{id}", &format!("/v1/responses/{}", text(&response["id"])), None, "200");
     is("get", "/v1/tools", "/v1/tools", None, "200");
     is("get", "/v1/tools/{name}", "/v1/tools/page", None, "200");
     is("patch", "/v1/tools/{name}", "/v1/tools/page", Some(r#"{"enabled":false}"#), "200");

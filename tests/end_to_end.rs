@@ -31,6 +31,8 @@ mod people;
 #[cfg(test)]
 mod questions;
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod resume;
 #[cfg(test)]
 mod safety;

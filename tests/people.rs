@@ -61,6 +61,11 @@ fn rule_s1_who_may_do_what_is_this_table() {
     );
     let own = ci.start("say it");
     let id = |run: &Value| text(&run["id"]).to_owned();
+    // A run's first response, and an answer to something that it does not ask.
+    let response = |run: &Value| id(run).replace("run_", "resp_") + "_0";
+    let approval = format!("mcpr_nothing_{}", "0".repeat(64));
+    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": approval, "approve": true });
+    let settle = json!({ "input": [answer], "previous_response_id": response(&waiting) });
     let pending = text(&waiting["pending"]["id"]).to_owned();
 
     let run = |run: &Value| format!("/v1/runs/{}", id(run));
@@ -93,6 +98,11 @@ fn rule_s1_who_may_do_what_is_this_table() {
         // A word without a digest decides nothing, and is judged after whether the question may be seen.
         ("POST",  format!("/v1/pending/{pending}/decision"), Some(json!({ "verdict": "deny" })), [401, 428, 404, 428, 428, 403, 428, 428, 403, 403]),
         ("POST",  format!("/v1/pending/{pending}/edit"),     Some(json!({ "calls": {} })), [401, 428, 404, 428, 428, 403, 428, 428, 403, 403]),
+        ("POST",  "/v1/responses".into(),   Some(json!({ "input": " " })), [401, 422, 422, 422, 422, 422, 403, 403, 403, 403]),
+        ("POST",  "/v1/responses".into(),                Some(settle), [401, 422, 404, 422, 422, 403, 422, 422, 403, 403]),
+        ("GET",   format!("/v1/responses/{}", response(&waiting)), None, [401, 200, 404, 200, 200, 404, 403, 403, 403, 403]),
+        ("GET",   format!("/v1/responses/{}", response(&ended)),   None, [401, 200, 404, 404, 200, 404, 403, 403, 403, 403]),
+        ("GET",   format!("/v1/responses/{}", response(&own)),     None, [401, 404, 404, 404, 200, 200, 403, 403, 403, 403]),
         ("GET",   "/v1/tools".into(),                       None, [401, 200, 200, 200, 200, 200, 403, 403, 200, 403]),
         ("GET",   "/v1/tools/page".into(),                  None, [401, 200, 200, 200, 200, 200, 403, 403, 200, 403]),
         ("GET",   "/v1/tools/nothing".into(),               None, [401, 404, 404, 404, 404, 404, 403, 403, 404, 403]),
@@ -127,8 +137,9 @@ fn rule_s1_who_may_do_what_is_this_table() {
 /// A route with its ids and names left out.
 fn shape(method: &str, path: &str) -> String {
     let parts: Vec<&str> = path.split('/').collect();
-    let is_named =
-        |at: usize| at == 3 && ["runs", "pending", "tools", "groups", "agents"].contains(&parts[2]);
+    let is_named = |at: usize| {
+        at == 3 && ["runs", "pending", "tools", "groups", "agents", "responses"].contains(&parts[2])
+    };
     let shaped = parts.iter().enumerate().map(|(at, part)| if is_named(at) { "*" } else { part });
     format!("{method} {}", shaped.collect::<Vec<_>>().join("/"))
 }

@@ -48,6 +48,11 @@ impl Patience {
         self.0.map(Duration::from_secs)
     }
 
+    /// The time; the longest there is where the caller says nothing.
+    pub(crate) fn or_longest(self) -> Duration {
+        Duration::from_secs(self.0.unwrap_or(SECONDS_MAX))
+    }
+
     /// What the answer says of it.
     pub(crate) fn applied(self) -> Option<(HeaderName, HeaderValue)> {
         let value = HeaderValue::try_from(format!("wait={}", self.0?)).ok()?;

@@ -111,8 +111,12 @@ impl Problem {
         )
     }
 
+    /// The status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
     /// The code.
-    #[cfg(test)]
     pub(crate) fn code(&self) -> &'static str {
         self.0.code
     }

@@ -17,6 +17,8 @@ mod policy_explain;
 mod policy_offerable;
 mod policy_unattended;
 mod ready;
+mod responses_create;
+mod responses_id;
 mod runs;
 mod runs_create;
 mod runs_id;
@@ -38,21 +40,25 @@ const LOOK_AT_AGENTS: &[Scope] = &[Scope::RunCreate];
 /// Programs that may look at tools, groups and gates.
 const LOOK_AT_TOOLS: &[Scope] = &[Scope::RunCreate, Scope::ToolsManage];
 
+/// Who starts runs.
+const START: Access = all_and(&[Scope::RunCreate]);
+/// Who reaches a question to settle it. Who may read it and not decide it is told so by rule A8, and that is recorded (A9).
+const SETTLE: Access = all_and(READ_QUESTIONS);
+
 /// The list.
 pub(crate) fn all() -> Vec<Route> {
     vec![
         Route::new(Access::Open, routes!(health::healthz)),
         Route::new(Access::Open, routes!(ready::readyz)),
         Route::new(Access::Open, routes!(openapi_json::openapi)),
-        Route::new(all_and(&[Scope::RunCreate]), routes!(runs_create::create_run)),
+        Route::new(START, routes!(runs_create::create_run)),
         Route::new(all_and(&[Scope::RunRead]), routes!(runs::list_runs)),
         Route::new(all_and(&[Scope::RunRead]), routes!(runs_id::get_run)),
         Route::new(all_and(&[Scope::RunRead]), routes!(runs_id_events::list_events)),
         Route::new(all_and(&[Scope::RunCancel]), routes!(runs_id_cancel::cancel_run)),
         Route::new(all_and(READ_QUESTIONS), routes!(pending::list_pending)),
         Route::new(all_and(READ_QUESTIONS), routes!(pending_id::get_pending)),
-        // Who may read a question and not decide it is told so by rule A8, and that is recorded (A9).
-        Route::new(all_and(READ_QUESTIONS), routes!(pending_id_decision::decide)),
+        Route::new(SETTLE, routes!(pending_id_decision::decide)),
         Route::new(all_and(READ_QUESTIONS), routes!(pending_id_edit::edit)),
         Route::new(all_and(LOOK_AT_TOOLS), routes!(tools::list_tools)),
         Route::new(all_and(LOOK_AT_TOOLS), routes!(tools_name::get_tool)),
@@ -64,5 +70,11 @@ pub(crate) fn all() -> Vec<Route> {
         Route::new(all_and(LOOK_AT_TOOLS), routes!(policy_offerable::offerable)),
         Route::new(all_and(LOOK_AT_TOOLS), routes!(policy_unattended::unattended)),
         Route::new(all_and(LOOK_AT_TOOLS), routes!(policy_explain::explain)),
+        // It starts or it settles; which of the two is in the body, and then START or SETTLE is asked again.
+        Route::new(
+            all_and(&[Scope::RunCreate, Scope::PendingRead, Scope::PendingDecide]),
+            routes!(responses_create::create_response),
+        ),
+        Route::new(all_and(&[Scope::RunRead]), routes!(responses_id::get_response)),
     ]
 }

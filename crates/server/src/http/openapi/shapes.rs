@@ -357,3 +357,147 @@ page!(EventPage of Event);
 page!(ToolPage of Tool);
 page!(GroupPage of Group);
 page!(AgentPage of Agent);
+
+/// A stretch of a run, from what set it going to where it next stopped.
+#[derive(ToSchema)]
+pub(crate) struct Response {
+    id: String,
+    object: String,
+    /// Seconds since 1970.
+    created_at: i64,
+    /// Seconds since 1970; only where it is completed.
+    #[schema(required)]
+    completed_at: Option<i64>,
+    status: ResponseStatus,
+    background: bool,
+    #[schema(required)]
+    error: Option<ResponseError>,
+    #[schema(required)]
+    incomplete_details: Option<IncompleteDetails>,
+    #[schema(required)]
+    instructions: Option<String>,
+    #[schema(required)]
+    max_output_tokens: Option<u64>,
+    metadata: ResponseMetadata,
+    /// The agent.
+    model: String,
+    output: Vec<OutputItem>,
+    parallel_tool_calls: bool,
+    #[schema(required)]
+    previous_response_id: Option<String>,
+    store: bool,
+    #[schema(required)]
+    temperature: Option<u32>,
+    text: ResponseText,
+    tool_choice: String,
+    /// Always empty: tools are the operator's.
+    tools: Vec<String>,
+    #[schema(required)]
+    top_p: Option<u32>,
+    truncation: String,
+    /// Of this response; null while the run has not stopped.
+    #[schema(required)]
+    usage: Option<ResponseUsage>,
+}
+
+/// Where it stands. A run that waits for an approval is completed, with requests among the output.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub(crate) enum ResponseStatus {
+    InProgress,
+    Completed,
+    Incomplete,
+    Failed,
+    Cancelled,
+}
+
+/// Why there is no answer.
+#[derive(ToSchema)]
+pub(crate) struct ResponseError {
+    code: String,
+    message: String,
+}
+
+/// Why there is no more of it.
+#[derive(ToSchema)]
+pub(crate) struct IncompleteDetails {
+    reason: String,
+}
+
+/// Our own words, each a text.
+#[derive(ToSchema)]
+pub(crate) struct ResponseMetadata {
+    /// The run.
+    run: String,
+    /// Where the run stopped: a status of the run.
+    status: Option<String>,
+    /// The question.
+    pending: Option<String>,
+    stop_reason: Option<String>,
+    /// The code of a failed run.
+    error: Option<String>,
+    /// The response after this one.
+    next: Option<String>,
+}
+
+/// The form of texts.
+#[derive(ToSchema)]
+pub(crate) struct ResponseText {
+    format: ResponseFormat,
+}
+
+/// The form of texts.
+#[derive(ToSchema)]
+pub(crate) struct ResponseFormat {
+    r#type: String,
+}
+
+/// What the models have used.
+#[derive(ToSchema)]
+pub(crate) struct ResponseUsage {
+    input_tokens: u64,
+    input_tokens_details: InputTokensDetails,
+    output_tokens: u64,
+    output_tokens_details: OutputTokensDetails,
+    total_tokens: u64,
+}
+
+/// Of the tokens read.
+#[derive(ToSchema)]
+pub(crate) struct InputTokensDetails {
+    cached_tokens: u64,
+    cache_write_tokens: u64,
+}
+
+/// Of the tokens written.
+#[derive(ToSchema)]
+pub(crate) struct OutputTokensDetails {
+    reasoning_tokens: u64,
+}
+
+/// A `message`; an `mcp_approval_request`; or an `mcp_call` that runs along when the turn is released.
+#[derive(ToSchema)]
+pub(crate) struct OutputItem {
+    r#type: String,
+    id: String,
+    status: Option<String>,
+    role: Option<String>,
+    content: Option<Vec<OutputText>>,
+    /// The server of a remote tool; the group of any other.
+    server_label: Option<String>,
+    name: Option<String>,
+    /// JSON as text: exactly what runs.
+    arguments: Option<String>,
+    approval_request_id: Option<String>,
+    output: Option<String>,
+    error: Option<String>,
+}
+
+/// A text.
+#[derive(ToSchema)]
+pub(crate) struct OutputText {
+    r#type: String,
+    text: String,
+    annotations: Vec<String>,
+    logprobs: Vec<String>,
+}

@@ -79,11 +79,7 @@ pub(super) async fn decide(
         well_formed(&record.pending, &said).map_err(|error| refused(&error.into(), None))?;
     }
     let digest = digest(given, &headers)?;
-    let decided = app.runtime().decide(&id, Decision { digest, said }, caller.subject()).await;
-    app.watchers().ring(run.id());
-    if let Err(error) = decided {
-        return Err(refused(&error, decision_of(&app, &run, &id).await));
-    }
+    settle(&app, &caller, &run, &id, Decision { digest, said }).await?;
     if let Some(time) = patience.time() {
         app.until_it_stops(run.id(), time).await?;
     }
@@ -92,6 +88,22 @@ pub(super) async fn decide(
     let view = View { admin: caller.principal().admin, listed: false };
     let shown = app.question_json(record, &run, view);
     Ok((HeaderMap::from_iter(patience.applied()), axum::Json(shown)).into_response())
+}
+
+/// Settles it, by whatever route the word came: the one place that does.
+pub(super) async fn settle(
+    app: &App,
+    caller: &Caller,
+    run: &Run,
+    id: &PendingId,
+    decision: Decision,
+) -> Answer<()> {
+    let decided = app.runtime().decide(id, decision, caller.subject()).await;
+    app.watchers().ring(run.id());
+    match decided {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(&error, decision_of(app, run, id).await)),
+    }
 }
 
 /// Exactly one thing is said.

@@ -175,7 +175,8 @@ async fn owner(app: &App, caller: &Principal, on_behalf_of: Option<Subject>) -> 
     }
 }
 
-fn key(headers: &HeaderMap) -> Answer<Option<String>> {
+/// The starter's own key, if they gave one.
+pub(super) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
     let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = keys.next() else { return Ok(None) };
     let text = key.to_str().ok().map(str::trim);

@@ -1,27 +1,24 @@
 //! `GET /v1/runs/{id}/events`: what happened to a run, as a list or as a stream.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
-use countersign::RunId;
+use countersign::Principal;
 use futures_util::stream::{self, Stream};
 use serde_json::Value;
 
 use crate::http::App;
 use crate::http::caller::Caller;
+use crate::http::follow::{Following, still_there};
 use crate::http::openapi::ProblemBody;
 use crate::http::params::Params;
 use crate::http::problem::{Answer, Problem};
-use crate::http::watch::Watcher;
 use crate::json;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// After so long without an event a stream says that it is still there.
-const STILL_THERE: Duration = Duration::from_secs(15);
 
 /// What happened to a run: a list of the events after a sequence, or a stream that follows the run to its next stop.
 #[utoipa::path(
@@ -77,10 +74,9 @@ pub(super) async fn list_events(
         // A browser would come back for ever.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let watcher = app.watchers().watch(seen.run.id());
-    let stream =
-        follow(Following { run: seen.run.id().clone(), app, caller, watcher, next, ready: Vec::new() });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(STILL_THERE)).into_response())
+    let following = Following::new(app, caller, Principal::may_see, seen.run.id().clone(), next);
+    let stream = told(Telling { following, ready: Vec::new(), has_stopped: false });
+    Ok(Sse::new(stream).keep_alive(still_there()).into_response())
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {
@@ -90,60 +86,31 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Somebody who follows a run.
-struct Following {
-    app: App,
-    caller: Caller,
-    run: RunId,
-    watcher: Watcher,
-    /// The sequence of the next event to give.
-    next: u64,
+/// A stream in the making.
+struct Telling {
+    following: Following,
     /// Events that were read and not given yet, the last first.
     ready: Vec<Value>,
+    has_stopped: bool,
 }
 
-/// The events from `next` on, until the run stops, or may not be seen any more, or the process is going to end.
-fn follow(following: Following) -> impl Stream<Item = Result<sse::Event, Infallible>> {
-    stream::unfold(following, |mut following| async move {
+/// The events as they come, until the run stops.
+fn told(telling: Telling) -> impl Stream<Item = Result<sse::Event, Infallible>> {
+    stream::unfold(telling, |mut telling| async move {
         loop {
-            if let Some(event) = following.ready.pop() {
-                following.next += 1;
+            if let Some(event) = telling.ready.pop() {
                 let line = sse::Event::default()
                     .id(event["seq"].to_string())
                     .event(event["kind"].as_str().unwrap_or("event"))
                     .data(event.to_string());
-                return Some((Ok(line), following));
+                return Some((Ok(line), telling));
             }
-            let stopped = following.read().await?;
-            if following.ready.is_empty() {
-                if stopped {
-                    return None;
-                }
-                let clock = following.app.clock();
-                let end = following.app.end().clone();
-                tokio::select! {
-                    () = following.watcher.something(&*clock) => {}
-                    () = end.cancelled() => return None,
-                }
+            if telling.has_stopped {
+                return None;
             }
+            let news = telling.following.news().await?;
+            telling.ready = json::events(&news.seen.log).into_iter().skip(news.from).rev().collect();
+            telling.has_stopped = news.has_stopped;
         }
     })
-}
-
-impl Following {
-    /// Reads what has come, and says whether the run has stopped.
-    async fn read(&mut self) -> Option<bool> {
-        // Most looks find nothing new, and the length of a log is cheap to ask for.
-        let revision = self.app.store().revision(&self.run).await.ok()?;
-        let listing = self.app.store().run(&self.run, self.app.clock().now()).await.ok()?;
-        let has_stopped = listing.row.state != countersign::RunState::Active;
-        if revision.0 <= self.next {
-            return Some(has_stopped);
-        }
-        let seen = self.app.seen(self.run.as_str(), &self.caller).await.ok()?;
-        let skipped = usize::try_from(self.next).unwrap_or(usize::MAX);
-        self.ready = json::events(&seen.log).into_iter().skip(skipped).collect();
-        self.ready.reverse();
-        Some(seen.run.state() != countersign::RunState::Active)
-    }
 }

@@ -299,6 +299,19 @@ pub enum PendingStatus {
 }
 
 impl PendingStatus {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Open,
+        Self::Approved,
+        Self::Denied,
+        Self::Answered,
+        Self::Settled,
+        Self::Expired,
+        Self::Withdrawn,
+        Self::Void,
+        Self::Superseded,
+    ];
+
     /// The contract's word.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -316,20 +329,7 @@ impl PendingStatus {
 
     /// Reads a stored word.
     pub fn from_word(word: &str) -> Option<Self> {
-        use PendingStatus as Is;
-        [
-            Is::Open,
-            Is::Approved,
-            Is::Denied,
-            Is::Answered,
-            Is::Settled,
-            Is::Expired,
-            Is::Withdrawn,
-            Is::Void,
-            Is::Superseded,
-        ]
-        .into_iter()
-        .find(|status| status.as_str() == word)
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 }
 

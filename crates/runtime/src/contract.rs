@@ -85,6 +85,7 @@ macro_rules! store_contract {
             what_was_appended_is_loaded_as_it_was,
             case_c53_odd_bytes_in_events_survive,
             a_run_that_is_not_there_is_not_found,
+            rule_r2_several_logs_are_loaded_in_order_and_a_bad_one_stops_no_other,
             changes_of_another_run_are_refused,
             rule_r10_a_continuation_refers_to_a_run_that_has_ended,
             rule_r1_a_second_writer_at_the_same_revision_loses,

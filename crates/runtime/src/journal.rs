@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::progress::Progress;
-use crate::store::{Append, AppendError, Lease, LoadError, Look, Revision, Store, StoreFault, Writer};
+use crate::store::{Append, AppendError, Lease, LoadError, Log, Look, Revision, Store, StoreFault, Writer};
 
 /// How often a result that cannot be stored is tried again.
 const RESULT_RETRIES_MAX: u32 = 10;
@@ -87,7 +87,11 @@ impl From<LoadError> for DriveError {
 
 /// Loads a run and folds it.
 pub(crate) async fn load(store: &dyn Store, id: &RunId) -> Result<Run, LoadError> {
-    let log = store.load(id).await?;
+    fold(id, &store.load(id).await?)
+}
+
+/// A run as its log says; a log that no run can have is one that cannot be read.
+pub(crate) fn fold(id: &RunId, log: &Log) -> Result<Run, LoadError> {
     Run::fold(id.clone(), &log.entries)
         .map_err(|illegal| LoadError::Unreadable { run: id.clone(), reason: illegal.to_string() })
 }

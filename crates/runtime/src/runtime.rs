@@ -20,7 +20,7 @@ use crate::agent::{Agent, Agents};
 use crate::clock::Clock;
 use crate::driver::{Claimed, Halt, drive};
 use crate::earlier::{CONTINUATIONS_MAX, load_with_earlier};
-use crate::journal::{DriveError, load};
+use crate::journal::{DriveError, fold, load};
 use crate::judge::denials;
 use crate::look::PolicyLook;
 use crate::model::Models;
@@ -356,6 +356,16 @@ impl Runtime {
     /// [`LoadError`].
     pub async fn load(&self, run: &RunId) -> Result<Run, LoadError> {
         load(&*self.parts.store, run).await
+    }
+
+    /// Several runs as their logs say, in this order: a page of a list. One that cannot be read says so in its place and
+    /// stops no other (R2). All are in memory at once, so ask for few.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    pub async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Run, LoadError>>, StoreFault> {
+        let logs = self.parts.store.load_each(runs).await?;
+        Ok(runs.iter().zip(logs).map(|(run, log)| fold(run, &log?)).collect())
     }
 
     /// Stores a new run, which any worker may take up.

@@ -314,6 +314,22 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// [`LoadError`].
     async fn load(&self, run: &RunId) -> Result<Log, LoadError>;
 
+    /// The whole logs of several runs, in this order. One that cannot be read says so in its place and stops no other
+    /// (R2). For a page of a list, which would otherwise ask once for each line.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+        let mut logs = Vec::with_capacity(runs.len());
+        for run in runs {
+            logs.push(match self.load(run).await {
+                Err(LoadError::Fault(fault)) => return Err(fault),
+                loaded => loaded,
+            });
+        }
+        Ok(logs)
+    }
+
     /// Appends at a revision. Row, inbox and totals change in the same transaction. `now` is the caller's
     /// clock, against which a worker's lease is checked. `None`: the judge wanted nothing stored.
     ///

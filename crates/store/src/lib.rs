@@ -23,6 +23,7 @@ mod sqlite;
 mod time;
 mod upkeep;
 mod vault;
+mod words;
 
 pub use finding::{Finding, Report};
 pub use hints::Hints;

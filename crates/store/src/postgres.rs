@@ -115,6 +115,10 @@ impl Store for PostgresStore {
         self.load_log(run).await
     }
 
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+        self.load_logs(runs).await
+    }
+
     async fn append(
         &self,
         run: &RunId,

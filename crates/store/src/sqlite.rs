@@ -154,6 +154,11 @@ impl Store for SqliteStore {
         self.connections.read_aside(move |tx| log::load(tx, &vault, &run)).await
     }
 
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+        let (vault, runs) = (self.vault(), runs.to_vec());
+        self.connections.read_aside(move |tx| log::load_each(tx, &vault, &runs)).await
+    }
+
     async fn append(
         &self,
         run: &RunId,

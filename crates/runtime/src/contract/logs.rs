@@ -205,6 +205,25 @@ pub async fn rule_r1_row_inbox_and_totals_change_with_the_append<H: Harness>() {
     assert_eq!(listing.row, run.row());
 }
 
+pub async fn rule_r2_several_logs_are_loaded_in_order_and_a_bad_one_stops_no_other<H: Harness>() {
+    let harness = H::fresh().await;
+    let store = harness.store();
+    for number in 1..=3 {
+        let run = start(&*store, number).await;
+        go_on(&*store, &run, vec![words("x")], at(4)).await;
+    }
+    harness.damage(Damage::Entry { run: run_id(2), seq: 1 }).await;
+    let wanted = [3, 2, 9, 1, 3].map(run_id);
+    let created_at = done(store.load_each(&wanted).await).into_iter().map(|loaded| match loaded {
+        Ok(log) => Some(log.entries[0].at),
+        Err(LoadError::NotFound(run)) if run == run_id(9) => Some(at(9)),
+        Err(LoadError::Unreadable { run, .. }) if run == run_id(2) => None,
+        Err(error) => done(Err(error)),
+    });
+    assert_eq!(created_at.collect::<Vec<_>>(), [Some(at(3)), None, Some(at(9)), Some(at(1)), Some(at(3))]);
+    assert_eq!(done(store.load_each(&[]).await).len(), 0);
+}
+
 pub async fn rule_r2_a_spoiled_log_is_refused_and_hides_no_other_run<H: Harness>() {
     let harness = H::fresh().await;
     let store = harness.store();

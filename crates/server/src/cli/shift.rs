@@ -4,10 +4,10 @@
 //! go of, so that others take it up at once. Not here: who is served meanwhile (`serve`).
 
 use std::sync::Arc;
-
-use countersign::{Drained, Overseer, PendingFilter, PendingStatus, Runtime, Shift, Store};
-use countersign_store::Hints;
 use std::time::Duration;
+
+use countersign::{Drained, Overseer, PendingFilter, PendingStatus, RunId, Runtime, Shift, Store};
+use countersign_store::Hints;
 
 use crate::config::duration;
 use crate::http::Watchers;
@@ -19,7 +19,7 @@ use super::interrupt::Interrupt;
 /// How often questions are looked for whose time has run out (A10).
 const SWEEP: Duration = Duration::from_secs(1);
 /// How many open questions are looked at together.
-const PAGE: usize = 100;
+const PAGE: usize = 32;
 
 /// Works until the process is to end, and says what became of the runs in hand.
 pub(super) async fn work_until_told(
@@ -61,9 +61,13 @@ async fn hear(mut hints: Hints, runtime: Runtime) {
 }
 
 /// Closes what has run out, and once at the beginning what is void: what a tool is may have changed while nothing ran.
+/// Neither waits for the other: very many open questions take a while to look at.
 async fn sweep(runtime: Runtime, watchers: Watchers) {
+    tokio::join!(close_void(&runtime, &watchers), close_expired(&runtime, &watchers));
+}
+
+async fn close_expired(runtime: &Runtime, watchers: &Watchers) {
     let clock = Arc::clone(&runtime.parts().clock);
-    close_void(&runtime, &watchers).await;
     loop {
         match runtime.close_expired().await {
             Ok(closed) => closed.iter().for_each(|row| watchers.ring(&row.run)),
@@ -79,11 +83,13 @@ async fn close_void(runtime: &Runtime, watchers: &Watchers) {
     loop {
         let store: &dyn Store = &*runtime.parts().store;
         let Ok(page) = store.pendings(&filter, PAGE, cursor.as_deref()).await else { return };
-        for row in &page.items {
-            // One run that cannot be read stops no other (R2), and nobody else's agents are ours to judge.
-            let Ok(run) = runtime.load(&row.run).await else { continue };
-            if !runtime.is_agent_gone(&run) && matches!(runtime.close_void(run).await, Ok(Some(_))) {
-                watchers.ring(&row.run);
+        let ids: Vec<RunId> = page.items.iter().map(|row| row.run.clone()).collect();
+        let Ok(runs) = runtime.load_each(&ids).await else { return };
+        // One run that cannot be read stops no other (R2), and nobody else's agents are ours to judge.
+        for run in runs.into_iter().flatten().filter(|run| !runtime.is_agent_gone(run)) {
+            let id = run.id().clone();
+            if matches!(runtime.close_void(run).await, Ok(Some(_))) {
+                watchers.ring(&id);
             }
         }
         cursor = page.next;

@@ -14,6 +14,9 @@ use super::problem::{Answer, Problem};
 use crate::json::{self, View};
 use crate::show::pending::Now;
 
+/// How many runs of a page are loaded together: few enough to be in memory at once, however long their logs are.
+pub(crate) const LOADED_TOGETHER: usize = 16;
+
 /// A run with its log.
 #[derive(Debug)]
 pub(crate) struct Seen {

@@ -19,7 +19,7 @@ use deadpool_postgres::{
 use futures_util::FutureExt as _;
 use futures_util::future::{join, join3, try_join_all};
 use tokio_postgres::error::{Error, SqlState};
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -85,6 +85,15 @@ impl Connections {
         let client = self.client().await?;
         let statement = client.prepare_cached(statement).await.map_err(fault)?;
         client.query(&statement, parameters).await.map_err(fault)
+    }
+
+    /// One read, planned for the values of its parameters and not for any others; also in one round trip.
+    pub(super) async fn rows_planned_for(
+        &self,
+        statement: &str,
+        parameters: &[(Parameter<'_>, Type)],
+    ) -> Result<Vec<Row>, StoreFault> {
+        self.client().await?.query_typed(statement, parameters).await.map_err(fault)
     }
 
     /// One read of what may not be there.

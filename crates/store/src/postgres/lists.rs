@@ -1,45 +1,68 @@
 //! Lists: runs, the inbox, what is overdue.
 //!
 //! Invariant: a page is found by key, never by counting, so pages neither repeat nor leave out a row that was
-//! there when the first was asked for. A row that is being added meanwhile is seen, or not, as in any list. A row
-//! that cannot be read is left out and stops nothing (R2).
+//! there when the first was asked for. A row that is being added meanwhile is seen, or not, as in any list. A list is
+//! a merge of walks along an index ([`crate::words`]), each of which reads no more rows than the page has. A row that
+//! cannot be read is left out and stops nothing (R2).
 
 use countersign::{
-    Durability, Page, PendingFilter, PendingId, PendingRow, RunFilter, RunListing, RunState, StoreFault,
+    Durability, Page, PendingFilter, PendingId, PendingRow, PendingStatus, RunFilter, RunListing, RunState,
+    StoreFault,
 };
 use jiff::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 use super::connections::Parameter;
 use crate::page::{nothing, one_more, page, position};
 use crate::row::{self, BadRow, Cells, PENDING_COLUMNS, RunRecord};
 use crate::time;
+use crate::words;
 
-/// A statement that grows by conditions, each with its parameter.
+/// A statement that merges walks along an index, one for each word, and the parameters that all of them share.
 struct Select<'a> {
-    text: String,
-    parameters: Vec<Parameter<'a>>,
+    columns: &'static str,
+    table: &'static str,
+    /// What holds for every walk.
+    conditions: String,
+    parameters: Vec<(Parameter<'a>, Type)>,
 }
 
 impl<'a> Select<'a> {
-    fn new(text: String, first: Parameter<'a>) -> Self {
-        Self { text, parameters: vec![first] }
+    /// From this place on; `comparison` is `<` or `>`.
+    fn new(columns: &'static str, table: &'static str, comparison: &str, place: &'a i64) -> Self {
+        let conditions = format!("number {comparison} $1");
+        Self { columns, table, conditions, parameters: vec![(place, Type::INT8)] }
     }
 
-    /// Adds `words` and the number of the next parameter, in parentheses where `words` ends with one.
-    fn and<T: tokio_postgres::types::ToSql + Sync>(&mut self, words: &str, value: Option<&'a T>) {
+    fn and(&mut self, column: &str, value: Option<&'a &str>) {
         if let Some(value) = value {
-            self.parameters.push(value);
-            let close = if words.ends_with('(') { ")" } else { "" };
-            self.text.push_str(&format!(" AND {words}${}{close}", self.parameters.len()));
+            self.parameters.push((value, Type::TEXT));
+            self.conditions.push_str(&format!(" AND {column} = ${}", self.parameters.len()));
         }
     }
 
-    fn end(mut self, words: &str, limit: &'a i64) -> Self {
-        self.parameters.push(limit);
-        self.text.push_str(&format!(" {words} LIMIT ${}", self.parameters.len()));
-        self
+    /// The rows of these words, in this order. The statement is planned for these very values: planned for any, an
+    /// owner of three rows would be taken for one of very many, and looked for among all rows.
+    async fn rows(
+        mut self,
+        store: &PostgresStore,
+        column: &str,
+        words: &[Option<&str>],
+        order: &str,
+        limit: &'a i64,
+    ) -> Result<Vec<Row>, StoreFault> {
+        self.parameters.push((limit, Type::INT8));
+        let end = format!("ORDER BY number {order} LIMIT ${}", self.parameters.len());
+        let Self { columns, table, conditions, parameters } = &self;
+        let walks = words.iter().map(|word| {
+            let word = word.map(|word| format!(" AND {column} = '{word}'")).unwrap_or_default();
+            format!("(SELECT {columns} FROM {table} WHERE {conditions}{word} {end})")
+        });
+        let walks = walks.collect::<Vec<_>>().join(" UNION ALL ");
+        let text = format!("SELECT * FROM ({walks}) AS walks {end}");
+        store.connections.rows_planned_for(&text, parameters).await
     }
 }
 
@@ -52,17 +75,14 @@ impl PostgresStore {
         cursor: Option<&str>,
     ) -> Result<Page<RunListing>, StoreFault> {
         let Some(before) = cursor.map_or(Some(i64::MAX), position) else { return Ok(nothing()) };
-        let states: Vec<&str> = filter.states.iter().copied().map(RunState::as_str).collect();
         let owner = filter.owner.as_ref().map(|owner| owner.as_str());
         let agent = filter.agent.as_ref().map(|agent| agent.as_str());
         let at_most = one_more(limit);
-        let text = format!("SELECT {} FROM runs WHERE number < $1", RunRecord::COLUMNS);
-        let mut select = Select::new(text, &before);
-        select.and("owner = ", owner.as_ref());
-        select.and("agent = ", agent.as_ref());
-        select.and("state = ANY(", Some(&states).filter(|states| !states.is_empty()));
-        let select = select.end("ORDER BY number DESC", &at_most);
-        let rows = self.connections.rows(&select.text, &select.parameters).await?;
+        let mut select = Select::new(RunRecord::COLUMNS, "runs", "<", &before);
+        select.and("owner", owner.as_ref());
+        select.and("agent", agent.as_ref());
+        let states = words::of_runs(filter).into_iter().map(|state| state.map(RunState::as_str));
+        let rows = select.rows(self, "state", &states.collect::<Vec<_>>(), "DESC", &at_most).await?;
         let found = numbered(&rows, |row| RunRecord::read(row, &self.vault.root))?;
         Ok(page(found, limit, |record| record.listing(now)))
     }
@@ -75,18 +95,15 @@ impl PostgresStore {
     ) -> Result<Page<PendingRow>, StoreFault> {
         let Some(after) = cursor.map_or(Some(0), position) else { return Ok(nothing()) };
         let run = filter.run.as_ref().map(|run| run.as_str());
-        let status = filter.status.map(countersign::PendingStatus::as_str);
         let owner = filter.owner.as_ref().map(|owner| owner.as_str());
         let agent = filter.agent.as_ref().map(|agent| agent.as_str());
         let at_most = one_more(limit);
-        let text = format!("SELECT {PENDING_COLUMNS} FROM pendings WHERE number > $1");
-        let mut select = Select::new(text, &after);
-        select.and("run = ", run.as_ref());
-        select.and("status = ", status.as_ref());
-        select.and("owner = ", owner.as_ref());
-        select.and("agent = ", agent.as_ref());
-        let select = select.end("ORDER BY number", &at_most);
-        let rows = self.connections.rows(&select.text, &select.parameters).await?;
+        let mut select = Select::new(PENDING_COLUMNS, "pendings", ">", &after);
+        select.and("run", run.as_ref());
+        select.and("owner", owner.as_ref());
+        select.and("agent", agent.as_ref());
+        let statuses = words::of_pendings(filter).into_iter().map(|status| status.map(PendingStatus::as_str));
+        let rows = select.rows(self, "status", &statuses.collect::<Vec<_>>(), "ASC", &at_most).await?;
         Ok(page(numbered(&rows, |row| row::pending(row))?, limit, |pending| pending))
     }
 

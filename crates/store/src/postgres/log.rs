@@ -5,6 +5,8 @@
 //! append is two round trips: the lock with everything that is judged on, then everything that is stored with the
 //! commit. Not here: sealing and checking the entries themselves (`crate::entries`).
 
+use std::collections::{BTreeSet, HashMap};
+
 use countersign::{
     Append, AppendError, Changes, CreateError, Durability, LoadError, Log, PendingRow, Revision, RunId,
     RunState, StartKey, StoreFault, Writer,
@@ -48,9 +50,23 @@ fn hold() -> String {
     format!("SELECT {} FROM runs WHERE id = $1 FOR SHARE", RunRecord::COLUMNS)
 }
 
+/// The statement that finds several runs.
+fn find_each() -> String {
+    format!("SELECT {} FROM runs WHERE id = ANY($1)", RunRecord::COLUMNS)
+}
+
 /// The statement of a whole log.
 pub(super) fn log_statement() -> String {
     format!("SELECT {} FROM events WHERE run = $1 ORDER BY seq", Stored::COLUMNS)
+}
+
+/// The statement of several whole logs, each found and read in order by its key: nothing is sorted.
+fn logs_statement() -> String {
+    format!(
+        "SELECT logs.* FROM unnest($1::text[]) AS wanted (id) CROSS JOIN LATERAL \
+         (SELECT run, {} FROM events WHERE run = wanted.id ORDER BY seq) AS logs",
+        Stored::COLUMNS
+    )
 }
 
 /// The statement of the end of a log.
@@ -241,7 +257,42 @@ impl PostgresStore {
         let [find, log] = tx.statements([&find(), &log_statement()]).await?;
         let id: [Parameter<'_>; 1] = [&run.as_str()];
         let (rows, log) = tx.whole(two(tx.query(&find, &id), tx.query(&log, &id))).await?;
-        let record = readable(rows.first().map(|row| RunRecord::read(row, &self.vault.root)), run)?;
+        drop(tx);
+        self.opened(run, rows.first(), log.iter()).await
+    }
+
+    /// The logs of these runs as they stood at one moment, in this order.
+    pub(super) async fn load_logs(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+        let tx = self.connections.transaction(Begin::Read).await?;
+        let [find, logs] = tx.statements([&find_each(), &logs_statement()]).await?;
+        // Each once, or its entries would come twice.
+        let ids: BTreeSet<&str> = runs.iter().map(RunId::as_str).collect();
+        let ids: Vec<&str> = ids.into_iter().collect();
+        let ids: [Parameter<'_>; 1] = [&ids];
+        let (rows, logs) = tx.whole(two(tx.query(&find, &ids), tx.query(&logs, &ids))).await?;
+        drop(tx);
+        let rows = by_run(&rows, "runs", "id")?;
+        let logs = by_run(&logs, "events", "run")?;
+        let mut loaded = Vec::with_capacity(runs.len());
+        for run in runs {
+            let row = rows.get(run.as_str()).and_then(|rows| rows.first());
+            let log = logs.get(run.as_str()).into_iter().flatten().copied();
+            loaded.push(match self.opened(run, row.copied(), log).await {
+                Err(LoadError::Fault(fault)) => return Err(fault),
+                opened => opened,
+            });
+        }
+        Ok(loaded)
+    }
+
+    /// A log, checked and opened. Nothing is held meanwhile: another connection may be needed to learn of a key.
+    async fn opened<'r>(
+        &self,
+        run: &RunId,
+        row: Option<&Row>,
+        log: impl Iterator<Item = &'r Row>,
+    ) -> Result<Log, LoadError> {
+        let record = readable(row.map(|row| RunRecord::read(row, &self.vault.root)), run)?;
         let key = match crate::keys::of_run(&self.vault, &record) {
             Some(key) => key,
             None => {
@@ -251,7 +302,7 @@ impl PostgresStore {
         };
         let entries = key.and_then(|key| {
             let mut walk = Walk::along(&record, &self.vault.root);
-            let entries: Result<_, _> = log.iter().map(|row| walk.open(row, &key)).collect();
+            let entries: Result<_, _> = log.map(|row| walk.open(row, &key)).collect();
             entries.and_then(|entries| walk.end().map(|_| entries))
         });
         match entries {
@@ -259,6 +310,19 @@ impl PostgresStore {
             Err(broken) => Err(LoadError::Unreadable { run: run.clone(), reason: broken.to_string() }),
         }
     }
+}
+
+/// Rows by the run that they belong to, in their order.
+fn by_run<'r>(
+    rows: &'r [Row],
+    table: &'static str,
+    column: &'static str,
+) -> Result<HashMap<&'r str, Vec<&'r Row>>, StoreFault> {
+    let mut by_run: HashMap<&str, Vec<&Row>> = HashMap::new();
+    for row in rows {
+        by_run.entry(Cells::of(row, table, column).text(column)?).or_default().push(row);
+    }
+    Ok(by_run)
 }
 
 fn readable(found: Option<Result<RunRecord, BadRow>>, run: &RunId) -> Result<RunRecord, LoadError> {

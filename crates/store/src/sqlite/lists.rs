@@ -1,11 +1,10 @@
 //! Lists: runs, the inbox, what is overdue.
 //!
 //! Invariant: a page is found by key, never by counting or scanning, so pages neither repeat nor leave out a
-//! row while others are added. A row that cannot be read is left out and stops nothing (R2).
+//! row while others are added. A list is a merge of walks along an index ([`crate::words`]), each of which reads no
+//! more rows than the page has. A row that cannot be read is left out and stops nothing (R2).
 
-use countersign::{
-    Page, PendingFilter, PendingId, PendingRow, PendingStatus, RunFilter, RunListing, RunState, StoreFault,
-};
+use countersign::{Page, PendingFilter, PendingId, PendingRow, RunFilter, RunListing, StoreFault};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params};
 
@@ -14,42 +13,37 @@ use crate::page::{nothing, one_more, page, position};
 use crate::row::{self, BadRow, PENDING_COLUMNS, RunRecord};
 use crate::time;
 use crate::vault::Vault;
+use crate::words;
 
-/// By which index a list is walked. The other conditions only filter; a `+` keeps SQLite from choosing
-/// their indexes, which would cost it the order.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    Key,
-    Column(&'static str),
+/// One walk along an index: rows of one owner, one agent, or one run, and of one word, in the order of their numbers.
+struct Walk {
+    select: String,
+    /// By which column it goes. Other conditions only filter; a `+` keeps SQLite from choosing their indexes, which
+    /// would cost it the order.
+    by: Option<&'static str>,
 }
 
-impl By {
-    fn condition(self, column: &'static str) -> String {
-        let plus = if self == Self::Column(column) { "" } else { "+" };
-        format!(" AND {plus}{column} = :{column}")
+impl Walk {
+    fn and(&mut self, column: &'static str, is_wanted: bool) {
+        // Every parameter occurs, so that one list of them serves all.
+        let plus = if self.by == Some(column) { "" } else { "+" };
+        let condition =
+            if is_wanted { format!("{plus}{column} = :{column}") } else { format!(":{column} IS NULL") };
+        self.select.push_str(&format!(" AND {condition}"));
     }
 }
 
 /// The statement of a page of runs, newest first.
-pub(super) fn runs_statement(filter: &RunFilter, one_state: bool) -> String {
-    let by = match filter {
-        RunFilter { owner: Some(_), .. } => By::Column("owner"),
-        RunFilter { agent: Some(_), .. } => By::Column("agent"),
-        RunFilter { .. } if one_state => By::Column("state"),
-        RunFilter { .. } => By::Key,
-    };
-    let mut select = format!("SELECT {} FROM runs WHERE number < :before", RunRecord::COLUMNS);
-    for (column, wanted) in
-        [("owner", filter.owner.is_some()), ("agent", filter.agent.is_some()), ("state", one_state)]
-    {
-        if wanted {
-            select.push_str(&by.condition(column));
-        } else {
-            // Every parameter occurs, so that one list of them serves all.
-            select.push_str(&format!(" AND :{column} IS NULL"));
-        }
-    }
-    select + " ORDER BY number DESC LIMIT :limit"
+pub(super) fn runs_statement(filter: &RunFilter) -> String {
+    let by = filter.owner.as_ref().map(|_| "owner").or(filter.agent.as_ref().map(|_| "agent"));
+    let walks = words::of_runs(filter).into_iter().map(|state| {
+        let mut walk =
+            Walk { select: format!("SELECT {} FROM runs WHERE number < :before", RunRecord::COLUMNS), by };
+        walk.and("owner", filter.owner.is_some());
+        walk.and("agent", filter.agent.is_some());
+        walk.select + &state.map(|state| format!(" AND state = '{}'", state.as_str())).unwrap_or_default()
+    });
+    walks.collect::<Vec<_>>().join(" UNION ALL ") + " ORDER BY number DESC LIMIT :limit"
 }
 
 pub(super) fn runs(
@@ -61,60 +55,38 @@ pub(super) fn runs(
     cursor: Option<&str>,
 ) -> Result<Page<RunListing>, StoreFault> {
     let Some(before) = cursor.map_or(Some(i64::MAX), position) else { return Ok(nothing()) };
-    // One walk for each state, merged: an index has its order only within one of them.
-    let mut states: Vec<Option<RunState>> = filter.states.iter().copied().map(Some).collect();
-    states.sort_by_key(|state| state.map(RunState::as_str));
-    states.dedup();
-    if states.is_empty() {
-        states.push(None);
-    }
-    let mut found = Vec::new();
-    for state in states {
-        let mut select = tx.prepare_cached(&runs_statement(filter, state.is_some())).map_err(fault)?;
-        let rows = select
-            .query_map(
-                named_params! {
-                    ":before": before,
-                    ":owner": filter.owner.as_ref().map(|owner| owner.as_str()),
-                    ":agent": filter.agent.as_ref().map(|agent| agent.as_str()),
-                    ":state": state.map(RunState::as_str),
-                    ":limit": one_more(limit),
-                },
-                |row| numbered(row, |row| RunRecord::read(row, &vault.root)),
-            )
-            .map_err(fault)?;
-        for row in rows {
-            found.push(row.map_err(fault)?);
-        }
-    }
-    found.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+    let mut select = tx.prepare_cached(&runs_statement(filter)).map_err(fault)?;
+    let found = select
+        .query_map(
+            named_params! {
+                ":before": before,
+                ":owner": filter.owner.as_ref().map(|owner| owner.as_str()),
+                ":agent": filter.agent.as_ref().map(|agent| agent.as_str()),
+                ":limit": one_more(limit),
+            },
+            |row| numbered(row, |row| RunRecord::read(row, &vault.root)),
+        )
+        .and_then(Iterator::collect)
+        .map_err(fault)?;
     Ok(page(found, limit, |record| record.listing(now)))
 }
 
 /// The statement of a page of pendings, oldest first.
 pub(super) fn pendings_statement(filter: &PendingFilter) -> String {
-    let by = match filter {
-        PendingFilter { run: Some(_), .. } => By::Column("run"),
-        PendingFilter { status: Some(PendingStatus::Open), .. } => By::Column("status"),
-        PendingFilter { owner: Some(_), .. } => By::Column("owner"),
-        PendingFilter { agent: Some(_), .. } => By::Column("agent"),
-        PendingFilter { status: Some(_), .. } => By::Column("status"),
-        PendingFilter { status: None, agent: None, run: None, owner: None } => By::Key,
-    };
-    let mut select = format!("SELECT {PENDING_COLUMNS} FROM pendings WHERE number > :after");
-    for (column, wanted) in [
-        ("run", filter.run.is_some()),
-        ("status", filter.status.is_some()),
-        ("owner", filter.owner.is_some()),
-        ("agent", filter.agent.is_some()),
-    ] {
-        if wanted {
-            select.push_str(&by.condition(column));
-        } else {
-            select.push_str(&format!(" AND :{column} IS NULL"));
-        }
-    }
-    select + " ORDER BY number LIMIT :limit"
+    let by =
+        [("run", filter.run.is_some()), ("owner", filter.owner.is_some()), ("agent", filter.agent.is_some())];
+    let by = by.into_iter().find_map(|(column, is_wanted)| is_wanted.then_some(column));
+    let walks = words::of_pendings(filter).into_iter().map(|status| {
+        let select = format!("SELECT {PENDING_COLUMNS} FROM pendings WHERE number > :after");
+        let mut walk = Walk { select, by };
+        walk.and("run", filter.run.is_some());
+        walk.and("owner", filter.owner.is_some());
+        walk.and("agent", filter.agent.is_some());
+        let plus = if by == Some("run") { "+" } else { "" };
+        let condition = status.map(|status| format!(" AND {plus}status = '{}'", status.as_str()));
+        walk.select + &condition.unwrap_or_default()
+    });
+    walks.collect::<Vec<_>>().join(" UNION ALL ") + " ORDER BY number LIMIT :limit"
 }
 
 pub(super) fn pendings(
@@ -130,7 +102,6 @@ pub(super) fn pendings(
             named_params! {
                 ":after": after,
                 ":run": filter.run.as_ref().map(|run| run.as_str()),
-                ":status": filter.status.map(PendingStatus::as_str),
                 ":owner": filter.owner.as_ref().map(|owner| owner.as_str()),
                 ":agent": filter.agent.as_ref().map(|agent| agent.as_str()),
                 ":limit": one_more(limit),

@@ -317,6 +317,18 @@ pub(super) fn load(tx: &Transaction<'_>, vault: &Vault, run: &RunId) -> Result<L
     }
 }
 
+pub(super) fn load_each(
+    tx: &Transaction<'_>,
+    vault: &Vault,
+    runs: &[RunId],
+) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+    let loaded = runs.iter().map(|run| match load(tx, vault, run) {
+        Err(LoadError::Fault(fault)) => Err(fault),
+        loaded => Ok(loaded),
+    });
+    loaded.collect()
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("the changes belong to another run")]
 struct OfAnotherRun;

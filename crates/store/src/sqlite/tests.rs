@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use countersign::contract::sample::{at, go_on, run_id, start, subject, words};
+use countersign::contract::sample::{at, go_on, run_id, start, start_waiting, subject, words};
 use countersign::{
-    AgentName, Append, AppendError, CancelRequested, Changes, Clock, Durability, Event, Gate, GateDenied,
-    LoadError, PendingFilter, PendingStatus, Principal, Revision, Run, RunFilter, RunRow, RunState, Store,
-    StoreFault, SystemClock, ToolName, Writer,
+    AgentName, Append, AppendError, CancelRequested, Changes, Clock, Deadline, Durability, Event, Gate,
+    GateDenied, LoadError, PendingFilter, PendingStatus, Principal, Revision, Run, RunFilter, RunRow,
+    RunState, Store, StoreFault, SystemClock, ToolName, Writer,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -49,24 +49,8 @@ fn lists_page_by_key_and_nothing_is_scanned_or_sorted() {
         "UPDATE pendings SET refusals = refusals + 1 WHERE id = ?1 RETURNING refusals - 1".to_owned(),
         "UPDATE runs SET lease_until = ?1 WHERE id = ?2 AND lease_token = ?3 AND lease_until > ?4".to_owned(),
     ];
-    let (agent, owner) = (AgentName::parse("default").unwrap(), subject("alice"));
-    for choice in 0..16 {
-        let pick = |bit: u8| choice & bit != 0;
-        let filter = RunFilter {
-            states: vec![],
-            agent: pick(1).then(|| agent.clone()),
-            owner: pick(2).then(|| owner.clone()),
-        };
-        statements.push(lists::runs_statement(&filter, pick(4)));
-        for status in [PendingStatus::Open, PendingStatus::Denied] {
-            statements.push(lists::pendings_statement(&PendingFilter {
-                status: pick(4).then_some(status),
-                agent: filter.agent.clone(),
-                run: pick(8).then(|| run_id(1)),
-                owner: filter.owner.clone(),
-            }));
-        }
-    }
+    statements.extend(run_filters().iter().map(lists::runs_statement));
+    statements.extend(pending_filters().iter().map(lists::pendings_statement));
     store.connections.with_writer(|connection| {
         for statement in statements {
             let plan = plan(connection, &statement);
@@ -74,6 +58,97 @@ fn lists_page_by_key_and_nothing_is_scanned_or_sorted() {
             assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{statement}\n{plan}");
         }
     });
+}
+
+/// Every combination of what runs can be asked for by.
+fn run_filters() -> Vec<RunFilter> {
+    let states = [&[][..], &[RunState::Failed], &[RunState::Active, RunState::WaitingForApproval]];
+    let pick = |choice: u8, bit: u8| choice & bit != 0;
+    let filters = states.iter().flat_map(|states| {
+        (0..4).map(move |choice| RunFilter {
+            states: states.to_vec(),
+            agent: pick(choice, 1).then(|| AgentName::parse("rare").unwrap()),
+            owner: pick(choice, 2).then(|| subject("dora")),
+        })
+    });
+    filters.collect()
+}
+
+/// The same of pendings.
+fn pending_filters() -> Vec<PendingFilter> {
+    let pick = |choice: u8, bit: u8| choice & bit != 0;
+    let filters =
+        [None, Some(PendingStatus::Open), Some(PendingStatus::Denied)].into_iter().flat_map(|status| {
+            (0..8).map(move |choice| PendingFilter {
+                status,
+                agent: pick(choice, 1).then(|| AgentName::parse("rare").unwrap()),
+                owner: pick(choice, 2).then(|| subject("dora")),
+                run: pick(choice, 4).then(|| run_id(1)),
+            })
+        });
+    filters.collect()
+}
+
+/// A search along an index can be as long as a scan, if most of what it finds is passed over. So the steps of SQLite's
+/// machine are counted, where what is asked for is rare among very many.
+#[tokio::test]
+async fn a_list_of_what_is_rare_does_not_walk_along_what_is_common() {
+    let (_folder, store) = store();
+    start_waiting(&store, 1, "default", "alice", Deadline::Never).await;
+    start_waiting(&store, 2, "rare", "dora", Deadline::Never).await;
+    let steps = |connection: &Connection, statement: &str| {
+        let mut select = connection.prepare(statement).unwrap();
+        let values = [(":before", "9223372036854775807"), (":after", "0"), (":limit", "51")];
+        for (name, value) in values {
+            if let Some(index) = select.parameter_index(name).unwrap() {
+                select.raw_bind_parameter(index, value.parse::<i64>().unwrap()).unwrap();
+            }
+        }
+        let asked = [(":agent", "agent = :agent", "rare"), (":owner", "owner = :owner", "dora")];
+        for (name, condition, value) in asked {
+            let index = select.parameter_index(name).unwrap().unwrap();
+            let value = statement.contains(condition).then_some(value);
+            select.raw_bind_parameter(index, value).unwrap();
+        }
+        if let Some(index) = select.parameter_index(":run").unwrap() {
+            let value = statement.contains("run = :run").then(|| run_id(2).to_string());
+            select.raw_bind_parameter(index, value).unwrap();
+        }
+        let mut rows = select.raw_query();
+        while rows.next().unwrap().is_some() {}
+        drop(rows);
+        select.get_status(rusqlite::StatementStatus::VmStep)
+    };
+    let all_steps = || {
+        store.connections.with_writer(|connection| {
+            let runs = run_filters().into_iter().filter(|filter| filter != &RunFilter::default());
+            let runs = runs.map(|filter| lists::runs_statement(&filter));
+            let pendings = pending_filters().into_iter().map(|filter| lists::pendings_statement(&filter));
+            runs.chain(pendings)
+                .map(|statement| (steps(connection, &statement), statement))
+                .collect::<Vec<_>>()
+        })
+    };
+    let before = all_steps();
+    store.connections.with_writer(|connection| {
+        for table in ["runs", "pendings"] {
+            let columns: Vec<String> = connection
+                .prepare("SELECT name FROM pragma_table_info(?1) WHERE name NOT IN ('number', 'id')")
+                .and_then(|mut names| names.query_map([table], |row| row.get(0))?.collect())
+                .unwrap();
+            let columns = columns.join(", ");
+            connection
+                .execute_batch(&format!(
+                    "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 3000) \
+                     INSERT INTO {table} (id, {columns}) SELECT id || n, {columns} FROM {table}, numbers WHERE agent = 'default'"
+                ))
+                .unwrap();
+        }
+    });
+    for ((before, statement), (after, _)) in before.into_iter().zip(all_steps()) {
+        // A page of what is common, and no more.
+        assert!(after <= before + 52 * 40, "{before} and then {after} steps: {statement}");
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod concurrency;
 mod contract;
+mod plans;
 mod server;
 mod support;
 mod tamper;

@@ -73,7 +73,7 @@ impl Server {
         // A disk that is never waited for: what a power cut would lose is not what these tests are about.
         let options = format!(
             "-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={} -c fsync=off \
-             -c full_page_writes=off -c max_connections=200 -c ssl=on -c ssl_cert_file={} -c ssl_key_file={}",
+             -c full_page_writes=off -c max_connections=200 -c log_line_prefix=%d: -c ssl=on -c ssl_cert_file={} -c ssl_key_file={}",
             folder.display(),
             certificate.display(),
             key.display()

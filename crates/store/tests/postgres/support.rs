@@ -58,6 +58,31 @@ impl Place {
         PostgresStore::open(self.address(), MasterKey::new(key), clock).await
     }
 
+    /// From now on every new connection has the server write down how it finds what it is asked for.
+    pub(crate) fn explain(&self) {
+        for setting in [
+            "session_preload_libraries = 'auto_explain'",
+            "auto_explain.log_min_duration = 0",
+            "auto_explain.log_analyze = on",
+            "auto_explain.log_timing = off",
+        ] {
+            self.server.ask("postgres", &format!("ALTER DATABASE {} SET {setting}", self.database));
+        }
+    }
+
+    /// What it wrote down: each statement with its plan.
+    pub(crate) fn plans(&self) -> Vec<String> {
+        let file = "current_setting('unix_socket_directories') || '/log'";
+        let log = self.server.ask("postgres", &format!("SELECT pg_read_file({file})"));
+        // A message begins with the database that it is about, and goes on in lines that begin with a tab.
+        let messages = log.replace("\n\t", "\t");
+        let about_it = messages.lines().filter_map(|line| line.strip_prefix(&format!("{}:", self.database)));
+        about_it
+            .filter(|message| message.contains(" plan:\t"))
+            .map(|message| message.replace('\t', "\n"))
+            .collect()
+    }
+
     /// Changes something behind the store's back, bound by nothing.
     pub(crate) fn change(&self, statements: &str) -> String {
         self.server.ask(&self.database, statements)

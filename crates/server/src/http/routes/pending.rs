@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use countersign::{AgentName, LoadError, PendingFilter, PendingStatus, RunId, Standing};
+use countersign::{AgentName, PendingFilter, PendingStatus, RunId, Standing};
 use serde_json::Value;
 
 use crate::http::App;
 use crate::http::caller::Caller;
+use crate::http::look::LOADED_TOGETHER;
 use crate::http::openapi::ProblemBody;
 use crate::http::params::Params;
 use crate::http::problem::Answer;
@@ -45,16 +46,15 @@ pub(super) async fn list_pending(
     let found = app.store().pendings(&filter, page.limit, page.after.as_deref()).await?;
     let view = View { admin: principal.admin, listed: true };
     let mut items = Vec::with_capacity(found.items.len());
-    for row in &found.items {
-        // One run that cannot be read hides no other (R2).
-        let run = match app.load(&row.run).await {
-            Ok(seen) => seen.run,
-            Err(LoadError::Fault(fault)) => return Err(fault.into()),
-            Err(_) => continue,
-        };
-        let may_see = principal.may_see_questions_of(&run.created().owner);
-        if let Some(record) = run.pending(&row.id).filter(|_| may_see) {
-            items.push(app.question_json(record, &run, view));
+    for rows in found.items.chunks(LOADED_TOGETHER) {
+        let ids: Vec<RunId> = rows.iter().map(|row| row.run.clone()).collect();
+        for (row, run) in rows.iter().zip(app.runtime().load_each(&ids).await?) {
+            // One run that cannot be read hides no other (R2).
+            let Ok(run) = run else { continue };
+            let may_see = principal.may_see_questions_of(&run.created().owner);
+            if let Some(record) = run.pending(&row.id).filter(|_| may_see) {
+                items.push(app.question_json(record, &run, view));
+            }
         }
     }
     Ok(Json(page.of(&items, found.next.as_deref())))

@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use countersign::{AgentName, LoadError, RunFilter, RunState, Standing, Subject};
+use countersign::{AgentName, RunFilter, RunId, RunListing, RunState, Standing, Subject};
 use serde_json::Value;
 
 use crate::http::App;
 use crate::http::caller::Caller;
+use crate::http::look::LOADED_TOGETHER;
 use crate::http::openapi::ProblemBody;
 use crate::http::params::Params;
 use crate::http::problem::Answer;
@@ -53,21 +54,19 @@ pub(super) async fn list_runs(
     let found = app.store().runs(&filter, now, page.limit, page.after.as_deref()).await?;
     let view = View { admin: principal.admin, listed: true };
     let mut items = Vec::with_capacity(found.items.len());
-    for listing in &found.items {
-        if leased.is_some_and(|leased| leased != listing.leased) {
-            continue;
-        }
-        // One that cannot be read hides no other (R2).
-        match app.load(&listing.row.id).await {
-            Ok(seen) if principal.may_see(&seen.run) => {
-                items.push(app.shown(&seen.run, listing.leased, view));
+    let listed: Vec<&RunListing> =
+        found.items.iter().filter(|listing| leased.is_none_or(|leased| leased == listing.leased)).collect();
+    for listings in listed.chunks(LOADED_TOGETHER) {
+        let ids: Vec<RunId> = listings.iter().map(|listing| listing.row.id.clone()).collect();
+        for (listing, run) in listings.iter().zip(app.runtime().load_each(&ids).await?) {
+            match run {
+                Ok(run) if principal.may_see(&run) => items.push(app.shown(&run, listing.leased, view)),
+                // One that cannot be read hides no other (R2).
+                Err(error) if !principal.is_service() => {
+                    items.push(json::unreadable_run(listing, &error.to_string()));
+                }
+                Ok(_) | Err(_) => {}
             }
-            Ok(_) => {}
-            Err(LoadError::Fault(fault)) => return Err(fault.into()),
-            Err(error) if !principal.is_service() => {
-                items.push(json::unreadable_run(listing, &error.to_string()));
-            }
-            Err(_) => {}
         }
     }
     Ok(Json(page.of(&items, found.next.as_deref())))

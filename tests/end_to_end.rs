@@ -9,6 +9,8 @@ mod support;
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod care;
 #[cfg(test)]
 mod cases;
@@ -24,6 +26,8 @@ mod details;
 mod docs;
 #[cfg(test)]
 mod failures;
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod kills;
 #[cfg(test)]

@@ -8,15 +8,15 @@
 //! repeats the choices of an earlier time. Which instruction a kill hits is never the same twice.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, RandomState};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::support::model::{Play, Server, calls, says};
-use crate::support::tool::{Comes, ToolServer};
-use crate::support::{Done, Folder, declared, text, until_at_most};
+use crate::support::chance::{Chance, chosen, seed};
+use crate::support::model::Server;
+use crate::support::witness::{Witness, next_turn};
+use crate::support::{Done, Folder, text, until_at_most};
 
 const KILLS: u64 = 200;
 /// The kills are shared by this many installations, one after another in each and side by side.
@@ -28,54 +28,10 @@ const TOOL: Duration = Duration::from_millis(40);
 /// How often is looked whether all has come to its end, each time with several commands: a multiple of the lease.
 const LOOKS: u32 = 60;
 
-/// Chosen from outside, or not.
-fn chosen(variable: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "how a test is to be repeated")]
-    let value = std::env::var(variable).ok()?;
-    Some(value.parse().unwrap_or_else(|error| panic!("{variable}: {error}")))
-}
-
-/// Numbers that look random, from a seed (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-
-    /// A moment within this.
-    fn moment(&mut self, of: Duration) -> Duration {
-        of * u32::try_from(self.below(1000)).unwrap() / 1000
-    }
-}
-
-/// Reads, then writes what may be repeated, then writes what may not; asks again for what did not happen.
-fn next_turn(request: &Value) -> Play {
-    let said: Vec<&str> = request["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| text(&message["content"]))
-        .collect();
-    let next =
-        ["get", "save", "drop"].into_iter().find(|tool| !said.contains(&format!("{tool} done").as_str()));
-    next.map_or_else(|| says("done"), |tool| calls(&[(tool, json!({ "id": 1 }))]))
-}
-
-/// How often each run called with each key.
-type Ledger = BTreeMap<String, BTreeMap<String, usize>>;
-
 /// An installation with its tools. What it did is in their ledgers.
 struct Installation {
     folder: Folder,
-    get: ToolServer,
-    save: ToolServer,
-    drop: ToolServer,
+    witness: Witness,
     model: Server,
 }
 
@@ -85,27 +41,13 @@ impl Installation {
         let folder = Folder::new();
         folder.configure(model.url(), "");
         folder.configure_more("[workers]\nlease = \"1s\"\n");
-        let tool = |name: &str, effect: &str| {
-            let tool = ToolServer::start(Comes::Takes(
-                TOOL,
-                json!({ "content": format!("{name} done") }).to_string().into(),
-            ));
-            folder.configure_more(&declared(
-                name,
-                &format!("http = \"{}\"", tool.url),
-                effect,
-                "timeout = \"2s\"",
-            ));
-            tool
-        };
-        let (get, save, drop) =
-            (tool("get", "read"), tool("save", "idempotent_write"), tool("drop", "write"));
-        Self { folder, get, save, drop, model }
+        let witness = Witness::declare(&folder, [TOOL; 3]);
+        Self { folder, witness, model }
     }
 
     /// How many words were said to the model and the tools so far.
     fn words(&self) -> usize {
-        self.model.count() + self.get.count() + self.save.count() + self.drop.count()
+        self.model.count() + self.witness.count()
     }
 
     /// The open questions, each of which must open.
@@ -118,26 +60,14 @@ impl Installation {
     /// Approves, or says what the ledger says; records it only.
     fn answer(&self, open: &Value) -> Done {
         let mut arguments = vec!["approve", text(&open["id"]), "--digest", text(&open["digest"]), "--detach"];
-        let call = &open["resolution"]["call"];
-        let happened = [("save done", &self.save), ("drop done", &self.drop)]
-            .into_iter()
-            .find(|(_, tool)| tool.calls().iter().any(|(_, body)| body["call"] == *call));
         if open["kind"] == "resolution" {
             arguments[0] = "settle";
-            match happened {
-                Some((result, _)) => arguments.extend(["--outcome", "happened", "--result", result]),
+            match self.witness.result_of(&open["resolution"]["call"]) {
+                Some(result) => arguments.extend(["--outcome", "happened", "--result", result]),
                 None => arguments.extend(["--outcome", "did_not_happen"]),
             }
         }
         self.folder.run(&arguments)
-    }
-
-    fn ledger(tool: &ToolServer) -> Ledger {
-        let mut runs = Ledger::new();
-        for (key, body) in tool.calls() {
-            *runs.entry(text(&body["run"]).to_owned()).or_default().entry(key).or_default() += 1;
-        }
-        runs
     }
 }
 
@@ -217,15 +147,17 @@ impl Campaign {
     /// Kills it at a random moment of its life.
     fn ends(&mut self, act: Act, mut child: Child) {
         let from = match act {
-            Act::Run => self.any(&[From::Start, From::Work, From::Work]),
-            Act::Resume | Act::Approve => self.any(&[From::Start, From::Work, From::Write, From::Write]),
+            Act::Run => self.chance.any(&[From::Start, From::Work, From::Work]),
+            Act::Resume | Act::Approve => {
+                self.chance.any(&[From::Start, From::Work, From::Write, From::Write])
+            }
             Act::Migrate | Act::ApproveOnly | Act::Rotate => None,
         };
         let from = from.unwrap_or(From::Start);
         let said = |at: &Installation| match from {
             From::Start => usize::MAX,
             From::Work => at.words(),
-            From::Write => at.drop.count(),
+            From::Write => at.witness.plain_writes(),
         };
         let before = said(&self.at);
         while from != From::Start && said(&self.at) == before && child.try_wait().unwrap().is_none() {
@@ -240,23 +172,19 @@ impl Campaign {
         *usual = *usual * if alive { 23 } else { 16 } / 20;
     }
 
-    /// One of these.
-    fn any<T: Copy>(&mut self, of: &[T]) -> Option<T> {
-        let chosen = self.chance.below(of.len().max(1) as u64);
-        of.get(usize::try_from(chosen).unwrap()).copied()
-    }
-
     /// The next command.
     fn next(&mut self) -> (Act, Child) {
         use Act::{Approve, ApproveOnly, Resume, Rotate, Run};
-        let act =
-            self.any(&[Run, Resume, Resume, ApproveOnly, ApproveOnly, Approve, Approve, Rotate]).unwrap();
+        let act = self
+            .chance
+            .any(&[Run, Resume, Resume, ApproveOnly, ApproveOnly, Approve, Approve, Rotate])
+            .unwrap();
         let arguments: &[&str] = match act {
             Approve | ApproveOnly => {
                 let open =
                     self.at.folder.json(&["pending", "list", "--json"])["items"].as_array().unwrap().clone();
                 let open: Vec<&Value> = open.iter().collect();
-                let Some(open) = self.any(&open) else { return (Run, self.begins(&["run", "x"])) };
+                let Some(open) = self.chance.any(&open) else { return (Run, self.begins(&["run", "x"])) };
                 let approve = ["approve", text(&open["id"]), "--digest", text(&open["digest"]), "--detach"];
                 let arguments = if act == ApproveOnly { &approve[..] } else { &approve[..4] };
                 return (act, self.begins(arguments));
@@ -313,32 +241,10 @@ fn ends_well(at: &Installation) -> Seen {
     let doctor = at.folder.run(&["db", "doctor"]);
     assert!(doctor.exit == 0 && doctor.out.starts_with("Nothing was found"), "{doctor:?}");
 
-    let (got, saved, dropped) =
-        (Installation::ledger(&at.get), Installation::ledger(&at.save), Installation::ledger(&at.drop));
     let runs = at.folder.json(&["runs", "list", "--json"]);
     assert_eq!(runs["next"], Value::Null, "all of them");
     let runs = runs["items"].as_array().unwrap();
-    for run in runs {
-        let times = |ledger: &Ledger| {
-            ledger.get(text(&run["id"])).map(|keys| keys.values().copied().collect()).unwrap_or_default()
-        };
-        let (got, saved, dropped): (Vec<usize>, Vec<usize>, Vec<usize>) =
-            (times(&got), times(&saved), times(&dropped));
-        // A read that ended its worker three times ends the run, before anything was asked.
-        if run["error"]["code"] == "poisoned" {
-            assert!(saved.is_empty() && dropped.is_empty(), "{run}");
-            continue;
-        }
-        assert_eq!(run["status"], "completed", "{run}");
-        assert!(!got.is_empty(), "{run}");
-        assert_eq!(saved.len(), 1, "one call, however often it came, under one key: {run}");
-        assert_eq!(dropped, [1], "an approved write happens once: {run}");
-    }
-    let known = |id: &String| runs.iter().any(|run| run["id"] == **id);
-    assert!(
-        [&got, &saved, &dropped].iter().flat_map(|ledger| ledger.keys()).all(known),
-        "of runs that are there"
-    );
+    at.witness.agrees_with(runs);
     let is_unknown =
         |event: &&Value| event["kind"] == "call.unknown" && event.to_string().contains("\"drop\"");
     let unknown = |run: &Value| at.folder.events(text(&run["id"])).iter().filter(is_unknown).count();
@@ -347,10 +253,8 @@ fn ends_well(at: &Installation) -> Seen {
 
 #[test]
 fn rule_r3_rule_s3_killed_two_hundred_times_nothing_is_lost_and_nothing_happens_twice() {
-    let seed = chosen("KILLS_SEED").unwrap_or_else(|| RandomState::new().hash_one("seed"));
+    let seed = seed("KILLS_SEED");
     let kills = chosen("KILLS").unwrap_or(KILLS).div_ceil(INSTALLATIONS);
-    // Shown by the test runner when this fails.
-    println!("KILLS_SEED={seed}");
     let usual = measured();
     let seen: Vec<Seen> = std::thread::scope(|scope| {
         let campaign = |installation| {

@@ -1,5 +1,6 @@
 //! A folder to work in, a server of models that plays a script, and a terminal.
 
+pub(crate) mod chance;
 pub(crate) mod model;
 pub(crate) mod openai;
 pub(crate) mod page;
@@ -8,6 +9,7 @@ pub(crate) mod postgres;
 pub(crate) mod pty;
 pub(crate) mod serve;
 pub(crate) mod tool;
+pub(crate) mod witness;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

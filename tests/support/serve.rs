@@ -1,7 +1,7 @@
 //! The program as a server, and programs that speak to it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -88,6 +88,11 @@ impl Process {
         rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     }
 
+    /// How it ended, if it has.
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Returns when it has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         until("the process to end", || self.child.try_wait().unwrap())
@@ -153,6 +158,11 @@ impl Serve {
 }
 
 impl Client {
+    /// Somebody who speaks to the server at this address.
+    pub(crate) fn at(address: &str, token: &str) -> Self {
+        Self { address: address.to_owned(), token: Some(token.to_owned()) }
+    }
+
     /// The same with another token.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
@@ -170,6 +180,32 @@ impl Client {
         headers: &[(&str, &str)],
         body: Option<&str>,
     ) -> Answer {
+        Answer::read(&self.said(method, path, headers, body).unwrap())
+    }
+
+    /// The same where the server may be killed meanwhile: then nothing, or less than a whole answer, comes back.
+    pub(crate) fn try_ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Option<Answer> {
+        let said = self.said(method, path, headers, body).ok()?;
+        let (head, body) = said.split_once("\r\n\r\n")?;
+        let length = head
+            .lines()
+            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        (length == Some(body.len())).then(|| Answer::read(&said))
+    }
+
+    fn said(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> io::Result<String> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         let given = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         if !given("Host") {
@@ -187,11 +223,11 @@ impl Client {
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(format!("{head}\r\n{}", body.unwrap_or_default()).as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        Answer::read(&String::from_utf8(answer).unwrap())
+        let mut stream = TcpStream::connect(&self.address)?;
+        stream.write_all(format!("{head}\r\n{}", body.unwrap_or_default()).as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

@@ -4,6 +4,8 @@
 //! and environment, or the run is left alone. The state and the key do not exist for the file tools, and the
 //! configuration is read-only for them (S2).
 
+#[cfg(debug_assertions)]
+mod dies_at;
 mod tools;
 
 use std::io;
@@ -209,13 +211,21 @@ impl Setup {
     /// the store.
     pub(crate) fn without_tools(&self) -> Runtime {
         Runtime::new(Parts {
-            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            store: self.runs(),
             models: Models::default(),
             tools: Registry::default(),
             agents: Agents::new(self.config.enforcement, []),
             limits: self.limits(),
             clock: Arc::clone(&self.clock),
         })
+    }
+
+    /// The store as a runtime has it.
+    fn runs(&self) -> Arc<dyn Store> {
+        let store = Arc::clone(&self.store) as Arc<dyn Store>;
+        #[cfg(debug_assertions)]
+        let store = dies_at::mortal(store, &self.environment);
+        store
     }
 
     fn limits(&self) -> Limits {
@@ -228,7 +238,7 @@ impl Setup {
     /// [`SetupError`].
     pub(crate) fn runtime(&self, model: Option<&ModelRef>) -> Result<Runtime, SetupError> {
         Ok(Runtime::new(Parts {
-            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            store: self.runs(),
             models: self.models(model)?,
             tools: self.tools(model)?,
             agents: self.agents(model)?,

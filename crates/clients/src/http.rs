@@ -7,8 +7,10 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
-use reqwest::{Client, ClientBuilder, Response, Url};
+use reqwest::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER, TRANSFER_ENCODING,
+};
+use reqwest::{Client, ClientBuilder, Response, Url, Version};
 
 /// The most that is read of one answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -36,6 +38,9 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<Duration>,
     /// Whether it calls itself a page for people.
     pub(crate) is_html: bool,
+    /// Whether only the end of the connection says where the body ends. Of a body that is cut short, and does not
+    /// come to an end by itself, this is all there is to see.
+    pub(crate) ends_with_connection: bool,
     response: Response,
 }
 
@@ -116,6 +121,10 @@ impl Http {
             retry_after: header(&response, &RETRY_AFTER)
                 .and_then(|wish| wait(wish, header(&response, &DATE))),
             is_html: content_type.starts_with("text/html"),
+            ends_with_connection: response.version() < Version::HTTP_2
+                && [&CONTENT_LENGTH, &TRANSFER_ENCODING]
+                    .iter()
+                    .all(|name| !response.headers().contains_key(*name)),
             response,
         })
     }

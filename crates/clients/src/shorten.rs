@@ -14,6 +14,8 @@ use crate::kept::{KEPT_BYTES_MAX, NotUtf8, READ_BYTES_MAX, Utf8};
 pub(crate) enum Unreadable {
     /// Not UTF-8, or a string that JSON does not allow.
     Malformed,
+    /// The end came within a character.
+    Incomplete,
     /// More than is read, or still too much without the ends of its strings.
     TooLarge,
 }
@@ -113,7 +115,7 @@ impl Shortener {
 
     /// The end of the text. One that ends within a string is left for the parser to refuse.
     pub(crate) fn end(self) -> Result<Shortened, Unreadable> {
-        self.utf8.end()?;
+        self.utf8.end().map_err(|NotUtf8| Unreadable::Incomplete)?;
         Ok(Shortened { json: self.out, cut: self.cut })
     }
 

@@ -1,7 +1,8 @@
 //! What a tool's `200` says.
 //!
 //! Invariant: whatever the body is, it comes to content for the model or to a sentence that names the tool.
-//! Artifacts that cannot be used never cost the content.
+//! Artifacts that cannot be used never cost the content. A body that stops within its JSON, where only the end of
+//! the connection says that this was all, has broken off like one that is shorter than it said: no answer.
 
 use countersign::{Artifact, ArtifactKind, ToolContent, ToolError, ToolName, ToolOutput};
 use serde::Deserialize;
@@ -25,15 +26,19 @@ struct Wire<'a> {
 
 /// Reads the body to its end.
 pub(super) async fn output(tool: &ToolName, answer: Answer) -> Result<ToolOutput, ToolError> {
+    let ends_with_connection = answer.ends_with_connection;
     let Body { beginning, shortened } = body(answer).await;
+    let cut = || (ToolError::no_answer(), "the connection ended within the JSON".to_owned());
     let (error, happened) = match shortened {
         Ok(shortened) => match decode(&shortened) {
             Ok((output, false)) => return Ok(output),
             Ok((output, true)) => return Err(ToolError::answered(output.content)),
-            Err(why) => (unreadable(tool), why),
+            Err(Wrong::Incomplete(_)) if ends_with_connection => cut(),
+            Err(Wrong::Incomplete(why) | Wrong::Otherwise(why)) => (unreadable(tool), why),
         },
         Err(BadBody::Broken(error)) => (ToolError::no_answer(), error.all_causes()),
-        Err(BadBody::Unreadable(Unreadable::Malformed)) => {
+        Err(BadBody::Unreadable(Unreadable::Incomplete)) if ends_with_connection => cut(),
+        Err(BadBody::Unreadable(Unreadable::Malformed | Unreadable::Incomplete)) => {
             (unreadable(tool), "not UTF-8, or a text that JSON does not allow".to_owned())
         }
         Err(BadBody::Unreadable(Unreadable::TooLarge)) => {
@@ -47,13 +52,26 @@ fn unreadable(tool: &ToolName) -> ToolError {
     failed(tool, "its answer is not the JSON that a tool answers with")
 }
 
+/// Why a body is not what a tool answers with.
+enum Wrong {
+    /// More of it could make it so.
+    Incomplete(String),
+    /// Whatever came after it, it would not be.
+    Otherwise(String),
+}
+
 /// The output, and whether the tool calls it an error.
-fn decode(body: &Shortened) -> Result<(ToolOutput, bool), String> {
+fn decode(body: &Shortened) -> Result<(ToolOutput, bool), Wrong> {
     // A list of the right length would do for the derived reader, but not for the contract.
-    if !body.json.trim_start().starts_with('{') {
-        return Err("not a JSON object".to_owned());
+    match body.json.trim_start().bytes().next() {
+        Some(b'{') => {}
+        Some(_) => return Err(Wrong::Otherwise("not a JSON object".to_owned())),
+        None => return Err(Wrong::Incomplete("not a JSON object".to_owned())),
     }
-    let wire: Wire<'_> = serde_json::from_str(&body.json).map_err(|error| error.to_string())?;
+    let wire: Wire<'_> = serde_json::from_str(&body.json).map_err(|error| {
+        let wrong = if error.is_eof() { Wrong::Incomplete } else { Wrong::Otherwise };
+        wrong(error.to_string())
+    })?;
     let content = match body.true_size("content") {
         Some(bytes) => ToolContent::beginning(wire.content, bytes),
         None => wire.content.into(),

@@ -81,7 +81,9 @@ impl HttpPreview {
         let body = body(answer).await.shortened.map_err(|bad| match bad {
             BadBody::Broken(_) => "gave no whole answer",
             BadBody::Unreadable(Unreadable::TooLarge) => "gave an answer that is too large",
-            BadBody::Unreadable(Unreadable::Malformed) => "gave an answer that is not the JSON of a preview",
+            BadBody::Unreadable(Unreadable::Malformed | Unreadable::Incomplete) => {
+                "gave an answer that is not the JSON of a preview"
+            }
         })?;
         decode(&body).map_err(str::to_owned)
     }

@@ -242,6 +242,25 @@ async fn rule_r3_a_broken_answer_is_no_answer() {
 }
 
 #[tokio::test]
+async fn rule_r3_an_answer_that_only_the_connection_ends_must_be_whole() {
+    // The end of the connection is the end of such a body, also where the server died while it wrote.
+    let head = "HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n";
+    let whole = r#"{"content":"gone é","more":[true]}"#;
+    let ended = |body: &[u8]| Play::Send([head.as_bytes(), body].concat());
+    assert_eq!(answer(ended(whole.as_bytes()), LONG).await.unwrap(), "gone é".into());
+    for end in 0..whole.len() {
+        let error = answer(ended(&whole.as_bytes()[..end]), LONG).await.unwrap_err();
+        assert!(matches!(error.failure(), ToolFailure::NoAnswer), "{end}: {error:?}");
+        assert!(detail(&error).starts_with("status 200; the connection ended within the JSON"), "{error:?}");
+    }
+    // What is wrong however it would go on is an answer.
+    for body in ["<html>", r#"{"content":7"#, r#"{"content":"a"}}"#] {
+        let sentence = answered(ended(body.as_bytes())).await;
+        assert!(sentence.ends_with("its answer is not the JSON that a tool answers with."), "{sentence}");
+    }
+}
+
+#[tokio::test]
 async fn rule_r3_no_answer_in_time_is_no_answer() {
     let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec();
     for bytes in [Vec::new(), half] {

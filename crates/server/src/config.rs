@@ -193,6 +193,12 @@ pub(crate) enum ConfigError {
     },
 }
 
+/// Also where it cannot be read, such as a link to nothing: it stands for a configuration, and doing without what
+/// that one says would be more than it allows.
+fn is_there(file: &Path) -> bool {
+    !file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 impl Config {
     /// Finds and reads the configuration: the file that was named, the one of `COUNTERSIGN_CONFIG`, or the
     /// nearest `countersign.toml` in the working folder or above. Without a file everything is a default.
@@ -204,7 +210,7 @@ impl Config {
         let named = named.or_else(|| environment.get(CONFIG_VARIABLE).map(Path::new));
         let file = match named {
             Some(named) => Some(folder.join(named)),
-            None => folder.ancestors().map(|above| above.join(FILE)).find(|file| file.is_file()),
+            None => folder.ancestors().map(|above| above.join(FILE)).find(|file| is_there(file)),
         };
         match file {
             Some(file) => Self::read(&file),

@@ -121,7 +121,7 @@ fn sync_folder(file: &Path) -> io::Result<()> {
 }
 
 fn read(file: &Path) -> Result<Option<MasterKey>, KeyError> {
-    match std::fs::read_to_string(file).map(Zeroizing::new) {
+    match text(file).map(Zeroizing::new) {
         Ok(text) => {
             let key = decoded(&text)
                 .ok_or_else(|| KeyError::Malformed(format!("the key file {}", file.display())))?;
@@ -129,6 +129,15 @@ fn read(file: &Path) -> Result<Option<MasterKey>, KeyError> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(KeyError::File { file: file.to_owned(), doing: "read", source }),
+    }
+}
+
+/// A pipe would be waited for.
+fn text(file: &Path) -> io::Result<String> {
+    if std::fs::metadata(file)?.is_file() {
+        std::fs::read_to_string(file)
+    } else {
+        Err(io::Error::other("it is not a file"))
     }
 }
 
@@ -179,6 +188,18 @@ mod tests {
         let missing = make_for("runs.db", true, &file, &SystemClock);
         assert!(matches!(missing, Err(KeyError::Missing { .. })));
         assert!(!file.exists());
+    }
+
+    #[test]
+    fn what_is_no_file_is_neither_a_key_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, not_a_file) = (folder.path().join("key"), folder.path().join("folder"));
+        std::fs::create_dir(&not_a_file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for file in [pipe, not_a_file] {
+            let refused = find(None, &file).unwrap_err().to_string();
+            assert!(refused.ends_with("cannot be read: it is not a file"), "{refused}");
+        }
     }
 
     #[test]

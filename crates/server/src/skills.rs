@@ -2,8 +2,8 @@
 //! prompt (G6).
 //!
 //! Invariant: a skill only restricts. One that is missing, or whose front matter cannot be read with certainty, has
-//! the opinion of nothing; so does one whose `allowed-tools` has no value. What is not plain YAML (an alias, deep
-//! nesting, a key twice) is not read with certainty. Not here: what opinions come to (`countersign-core`).
+//! the opinion of nothing; so does one whose `allowed-tools` has no value. What is not plain YAML (an alias, a tag,
+//! a merge, deep nesting, a key twice, a key that is no text) is not read with certainty. Not here: what opinions come to (`countersign-core`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -183,13 +183,19 @@ fn plain(front: &str) -> Result<(), String> {
         match event {
             Event::StreamEnd => return Ok(()),
             Event::Alias(_) => return Err("its front matter has an alias, which is not read".to_owned()),
-            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+            // A tag can turn a text into what is none, and so a key into another.
+            Event::Scalar(_, _, _, Some(_))
+            | Event::SequenceStart(_, Some(_))
+            | Event::MappingStart(_, Some(_)) => {
+                return Err("its front matter has a tag, which is not read".to_owned());
+            }
+            Event::SequenceStart(_, None) | Event::MappingStart(_, None) => depth += 1,
             Event::SequenceEnd | Event::MappingEnd => depth -= 1,
             Event::Nothing
             | Event::StreamStart
             | Event::DocumentStart
             | Event::DocumentEnd
-            | Event::Scalar(..) => {}
+            | Event::Scalar(_, _, _, None) => {}
         }
         if depth > DEPTH_MAX {
             return Err("its front matter is nested too deep".to_owned());
@@ -200,8 +206,14 @@ fn plain(front: &str) -> Result<(), String> {
 /// No key: no opinion. A key without a value: nothing (G6).
 fn allowed_tools(front: &Front) -> Result<Option<Vec<String>>, String> {
     let plain = |key: &str| -> String { key.chars().filter(char::is_ascii_alphanumeric).collect() };
-    for key in front.keys().filter_map(Yaml::as_str) {
-        // Passed over, it would be no opinion at all, which is surely not what it says.
+    for key in front.keys() {
+        // Passed over, each of these would be no opinion at all, which is surely not what it says.
+        let Some(key) = key.as_str() else {
+            return Err("its front matter has a key that is no text".to_owned());
+        };
+        if key == "<<" {
+            return Err("its front matter has a merge (<<), which is not read".to_owned());
+        }
         if key != ALLOWED_TOOLS && plain(key).eq_ignore_ascii_case("allowedtools") {
             return Err(format!("the key {key} is unknown; did you mean {ALLOWED_TOOLS}?"));
         }

@@ -332,3 +332,20 @@ fn the_nearest_file_above_is_found_and_a_named_one_wins() {
     assert_eq!(Config::find(None, &named).unwrap().folder, below);
     assert!(matches!(Config::find(Some(Path::new("gone.toml")), &named), Err(ConfigError::File { .. })));
 }
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_not_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (below, file) = (folder.path().join("a"), folder.path().join(FILE));
+    std::fs::create_dir(&below).unwrap();
+    let refused = || {
+        let found = Config::find(None, &Environment::of(&below, &[]));
+        assert!(matches!(&found, Err(ConfigError::File { file: named, .. }) if *named == file), "{found:?}");
+    };
+    // Without what it says, all tools over this folder would be on.
+    std::os::unix::fs::symlink(folder.path().join("gone.toml"), &file).unwrap();
+    refused();
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    refused();
+}

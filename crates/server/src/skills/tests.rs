@@ -35,6 +35,11 @@ fn rule_g6_what_cannot_be_read_with_certainty_is_an_error() {
         ("Allowed-Tools: a", "did you mean allowed-tools?"),
         ("allowed-tools: [a]\nallowed-tools: [b]", "duplicated key"),
         ("x: &a [1]\ny: *a", "alias"),
+        ("!!int allowed-tools: []", "tag"),
+        ("x: !mine {allowed-tools: []}", "tag"),
+        ("x: !!set [1]", "tag"),
+        ("<<: {allowed-tools: []}", "merge"),
+        ("? [allowed-tools]\n: []", "no text"),
         ("x: \"open", "not valid YAML"),
         (&format!("x: {}", "[".repeat(100)), "nested too deep"),
     ] {

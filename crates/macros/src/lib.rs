@@ -1,7 +1,8 @@
 //! # The attributes `tool` and `arguments` of countersign
 //!
 //! A tool is a type, a struct of arguments and one async function; these attributes write the rest. Use them from the
-//! crate `countersign`, which the code that they write refers to. Worked examples are in its documentation, at the
+//! crate `countersign`, which the code that they write refers to by that name: a program that calls it otherwise in its
+//! `Cargo.toml` says `extern crate otherwise as countersign;` in its root. Worked examples are in its documentation, at the
 //! trait `Tool`.
 //!
 //! Invariant: nothing about a tool is guessed. A fact that decides whether a person is asked has no default, and what

@@ -56,21 +56,25 @@ pub fn schema<T: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// Says in words of the standard what the integer formats of Rust mean, so that what does not fit is refused
-/// before a person is asked. 64 bits are the bounds of all arguments.
+/// Says in words of the standard what the number formats of Rust mean, so that what does not fit is refused
+/// before a person is asked. What 64 bits cannot hold is no integer to a type, whatever the type, but one to the
+/// standard, such as `1e20` (A5).
 fn bounds_for_formats(schema: &mut schemars::Schema) {
     let Some(format) = schema.get("format").and_then(Value::as_str) else { return };
-    let bounds: [(&str, Option<i64>); 2] = match format {
-        "int32" => [("minimum", Some(i32::MIN.into())), ("maximum", Some(i32::MAX.into()))],
-        "uint32" => [("minimum", Some(0)), ("maximum", Some(u32::MAX.into()))],
-        "int8" | "int16" | "int64" | "int128" | "int" | "uint8" | "uint16" | "uint64" | "uint128"
-        | "uint" | "float" | "double" => [("minimum", None), ("maximum", None)],
+    let [minimum, maximum]: [Option<Value>; 2] = match format {
+        "int32" => [Some(i32::MIN.into()), Some(i32::MAX.into())],
+        "uint32" => [Some(0.into()), Some(u32::MAX.into())],
+        "int64" | "int" => [Some(i64::MIN.into()), Some(i64::MAX.into())],
+        "int128" => [Some(i64::MIN.into()), Some(u64::MAX.into())],
+        "uint64" | "uint" | "uint128" => [Some(0.into()), Some(u64::MAX.into())],
+        "float" => [Some(f32::MIN.into()), Some(f32::MAX.into())],
+        "int8" | "int16" | "uint8" | "uint16" | "double" => [None, None],
         _ => return,
     };
     schema.remove("format");
-    for (word, bound) in bounds {
+    for (word, bound) in [("minimum", minimum), ("maximum", maximum)] {
         if let (Some(bound), None) = (bound, schema.get(word)) {
-            schema.insert(word.to_owned(), bound.into());
+            schema.insert(word.to_owned(), bound);
         }
     }
 }

@@ -220,7 +220,9 @@ fn rule_a5_the_schema_is_closed_and_does_not_know_the_names_of_types() {
             "type": "object",
             "description": "A page.",
             "properties": {
-                "id": { "type": "integer", "minimum": 0, "description": "The number of the page." },
+                "id": {
+                    "type": "integer", "minimum": 0, "maximum": u64::MAX, "description": "The number of the page.",
+                },
                 "language": {
                     "type": "string", "enum": ["german", "english"], "description": "Which text of it.",
                 },
@@ -236,6 +238,36 @@ fn rule_a5_the_schema_is_closed_and_does_not_know_the_names_of_types() {
             "additionalProperties": false,
         })
     );
+}
+
+/// A person who approves it sees a number that the function cannot be given, or is given as another.
+#[test]
+fn rule_a5_a_number_that_the_type_cannot_hold_is_refused_by_the_schema() {
+    #[arguments]
+    #[expect(dead_code, reason = "only its schema is of interest")]
+    struct Numbers {
+        long: Option<i64>,
+        size: Option<isize>,
+        natural: Option<u64>,
+        wide: Option<i128>,
+        single: Option<f32>,
+        double: Option<f64>,
+    }
+
+    let fits = jsonschema_of(&countersign::typed::schema::<Numbers>());
+    for (field, good, bad) in [
+        ("long", json!(i64::MAX), json!(i64::MAX.cast_unsigned() + 1)),
+        ("long", json!(i64::MIN), json!(-1e20)),
+        ("size", json!(isize::MIN), json!(u64::MAX)),
+        ("natural", json!(u64::MAX), json!(1e20)),
+        ("wide", json!(u64::MAX), json!(1e30)),
+        ("single", json!(f32::MAX), json!(1e300)),
+        ("single", json!(f32::MIN), json!(-1e300)),
+        ("double", json!(1e300), json!("1e300")),
+    ] {
+        assert!(fits(&json!({ field: good })), "{field}: {good}");
+        assert!(!fits(&json!({ field: bad })), "{field}: {bad}");
+    }
 }
 
 /// Types that somebody derived by themselves, open as they are.

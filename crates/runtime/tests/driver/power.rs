@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use countersign::testing::{Ledger, RecordingTool};
+use countersign::testing::{Ledger, ManualClock, RecordingTool};
 use countersign::{
     Arguments, CallContext, CallVerdict, Clearance, Decision, Effect, End, Event, FailCode, Outcome,
     PendingStatus, Principal, Question, ResultKind, Run, RunId, Runtime, SettledOutcome, Stage, Store, Tool,
@@ -51,8 +51,9 @@ struct World {
 
 impl World {
     async fn new(scenario: &'static Scenario, settled: SettledOutcome) -> Self {
-        let (witness, providers) = models(scenario);
-        let mut bed = Bed::new(witness, |_| Vec::new()).await;
+        let clock = ManualClock::default();
+        let (witness, providers) = models(scenario, &clock);
+        let mut bed = Bed { clock, ..Bed::new(witness, |_| Vec::new()).await };
         bed.models = providers;
         bed.agent.models = scenario.chain();
         bed.agent.approval_ttl = Some(ANSWER_WITHIN);

@@ -1,7 +1,9 @@
 //! What is going on when the power is cut.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use countersign::testing::{Ledger, Line, RecordingTool, turn};
+use countersign::testing::{Ledger, Line, ManualClock, RecordingTool, turn};
 use countersign::{
     Answer, Arguments, Conversation, Effect, Limit, Message, Mode, Model, ModelError, ModelRef, Models,
     Offer, Provider, ProviderName, RemoteApproval, ResultKind, Run, RunRequest, RunState, Zone,
@@ -12,6 +14,9 @@ use crate::kit::{
     ByTurn, Witness, arguments, completed_run, date_input, free_write, idempotent, limit_of, model_ref, read,
     remote, request, result_kinds, write,
 };
+
+/// Longer than the driver holds anything back while a model answers, and far shorter than a heartbeat.
+const LONGER_THAN_HELD_BACK: Duration = Duration::from_millis(25);
 
 /// What the person says.
 #[derive(Clone, Copy)]
@@ -33,6 +38,8 @@ pub(crate) struct Scenario {
     pub(crate) request: fn() -> RunRequest,
     /// The first model of the chain refuses everything.
     pub(crate) fallback: bool,
+    /// The model takes its time: what was held back is stored before it answers.
+    pub(crate) slow: bool,
     /// What an end without an unknown outcome looks like.
     pub(crate) end: fn(&Run),
     /// At least so many different cuts hit it.
@@ -53,6 +60,7 @@ const PLAIN: Scenario = Scenario {
     mode: Mode::Attended,
     request,
     fallback: false,
+    slow: false,
     end: |run| completed_run(run),
     cuts_min: 0,
 };
@@ -133,6 +141,19 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "reads and a write for a slow model",
+        script: || {
+            vec![
+                turn(&[("look", r#"{"id":1}"#), ("look", r#"{"id":2}"#)]),
+                turn(&[("look", r#"{"id":3}"#), ("drop", "{}")]),
+                turn(&[("look", r#"{"id":4}"#)]),
+            ]
+        },
+        slow: true,
+        cuts_min: 1,
+        ..PLAIN
+    },
+    Scenario {
         name: "the limit of iterations",
         script: || vec![turn(&[("look", r#"{"id":1}"#)]), turn(&[("look", r#"{"id":2}"#)])],
         request: || RunRequest { max_iterations: Some(2), ..request() },
@@ -195,13 +216,49 @@ pub(crate) fn date() -> Arguments {
 }
 
 /// The models of a scenario, and who hears what they are asked.
-pub(crate) fn models(scenario: &Scenario) -> (Witness, Models) {
-    let witness = Witness::of(ByTurn::new((scenario.script)()));
+pub(crate) fn models(scenario: &Scenario, clock: &ManualClock) -> (Witness, Models) {
+    let model = ByTurn::new((scenario.script)());
+    let witness =
+        if scenario.slow { Witness::of(Slow { model, clock: clock.clone() }) } else { Witness::of(model) };
     let provider = |client| Provider { zone: Zone::Local, client };
     let models = Models::default()
         .with(ProviderName::parse("p").unwrap(), provider(std::sync::Arc::new(witness.clone())))
         .with(ProviderName::parse("first").unwrap(), provider(std::sync::Arc::new(Witness::of(Refuses))));
     (witness, models)
+}
+
+/// A model that answers after longer than anything is held back while it is asked.
+struct Slow {
+    model: ByTurn,
+    clock: ManualClock,
+}
+
+impl Model for Slow {
+    fn converse(&self, model: &str) -> Box<dyn Conversation> {
+        Box::new(Thinks { conversation: self.model.converse(model), clock: self.clock.clone() })
+    }
+}
+
+struct Thinks {
+    conversation: Box<dyn Conversation>,
+    clock: ManualClock,
+}
+
+#[async_trait]
+impl Conversation for Thinks {
+    fn add(&mut self, message: &Message<'_>) {
+        self.conversation.add(message);
+    }
+
+    async fn ask(&mut self, offers: &[Offer]) -> Result<Answer, ModelError> {
+        // Whoever asks begins to wait, its time comes, and it does what it waited to do.
+        tokio::task::yield_now().await;
+        self.clock.advance(LONGER_THAN_HELD_BACK);
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        self.conversation.ask(offers).await
+    }
 }
 
 /// A model that refuses every request.

@@ -31,6 +31,10 @@ mod faults;
 #[cfg(test)]
 mod kills;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod people;
 #[cfg(test)]
 mod questions;

@@ -76,6 +76,7 @@ fn rule_s1_who_may_do_what_is_this_table() {
         //                                                        stranger alice sue bob root  ci reader decider tools nothing
         ("GET",   "/healthz".into(),                        None, [200, 200, 200, 200, 200, 200, 200, 200, 200, 200]),
         ("GET",   "/readyz".into(),                         None, [200, 200, 200, 200, 200, 200, 200, 200, 200, 200]),
+        ("GET",   "/metrics".into(),                        None, [200, 200, 200, 200, 200, 200, 200, 200, 200, 200]),
         ("GET",   "/openapi.json".into(),                   None, [200, 200, 200, 200, 200, 200, 200, 200, 200, 200]),
         // No input: nobody starts anything by it.
         ("POST",  "/v1/runs".into(),                Some(none.clone()), [401, 422, 422, 422, 422, 422, 403, 403, 403, 403]),

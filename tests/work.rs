@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::model::{Play, Server, calls, says};
-use crate::support::serve::{Process, Serve};
+use crate::support::serve::{Client, Process, Serve};
 use crate::support::tool::{Comes, ToolServer};
 use crate::support::{Folder, declared, text, until};
 
@@ -55,7 +55,7 @@ fn rule_r5_a_run_that_waits_outlives_its_server_and_a_worker_goes_on_with_it() {
     assert_eq!(tool.calls().len(), 1);
     work.terminate();
     assert_eq!(work.ended().code(), Some(0));
-    assert!(work.said().ends_with("ended: 0 runs let go of at a boundary\n"), "{}", work.said());
+    assert!(work.said().contains("\nended: 0 runs let go of at a boundary\n"), "{}", work.said());
 }
 
 #[test]
@@ -96,13 +96,33 @@ fn at_sigterm_a_worker_lets_a_call_in_flight_come_back_and_lets_go_of_its_run() 
     folder.decide("approve", &["--detach"]).expect(0);
     tool.wait_for_a_call();
     work.terminate();
-    work.says("calls in flight have 25s to come back");
+    until("the grace to begin", || work.said().contains("calls in flight have 25s").then_some(()));
     open();
     assert_eq!(work.ended().code(), Some(0));
-    assert!(work.said().ends_with("ended: 1 run let go of at a boundary\n"), "{}", work.said());
+    assert!(work.said().contains("\nended: 1 run let go of at a boundary\n"), "{}", work.said());
     let run = folder.newest_run();
     let events = folder.events(text(&run["id"]));
     assert_eq!(text(&events.last().unwrap()["kind"]), "call.finished", "the result is kept");
     assert_eq!(folder.run(&["runs", "resume", text(&run["id"])]).expect(0).out, "done\n");
     assert_eq!(tool.calls().len(), 1);
+}
+
+#[test]
+fn a_worker_that_listens_answers_only_supervisors_and_monitors() {
+    let tool = ToolServer::start(answers());
+    let (folder, _model) = bench(vec![write_turn(), says("done")], &tool, "");
+    let mut work = Process::start(folder.command(&["work", "--listen", "127.0.0.1:0"]));
+    let address = work.says("listening on http://");
+    folder.run(&["run", "x"]).expect(3);
+    let monitor = Client::of(&address);
+    for path in ["/healthz", "/readyz"] {
+        monitor.get(path).expect(200);
+    }
+    until("the question to be counted", || {
+        let metrics = monitor.get("/metrics");
+        metrics.body.contains("countersign_pendings_open{kind=\"approval\"} 1").then_some(())
+    });
+    for path in ["/v1/runs", "/openapi.json"] {
+        monitor.get(path).refused(404, "not_found");
+    }
 }

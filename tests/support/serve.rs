@@ -114,7 +114,14 @@ impl Drop for Process {
 impl Serve {
     /// Starts it, and returns when it listens.
     pub(crate) fn start(folder: &Folder) -> Self {
-        let mut process = Process::start(folder.command(&["serve", "--listen", "127.0.0.1:0"]));
+        Self::start_with(folder, &[])
+    }
+
+    /// The same with these variables.
+    pub(crate) fn start_with(folder: &Folder, variables: &[(&str, &str)]) -> Self {
+        let mut command = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.envs(variables.iter().copied());
+        let mut process = Process::start(command);
         let address = process.says("listening on http://");
         Self { process, address }
     }
@@ -161,6 +168,11 @@ impl Client {
     /// Somebody who speaks to the server at this address.
     pub(crate) fn at(address: &str, token: &str) -> Self {
         Self { address: address.to_owned(), token: Some(token.to_owned()) }
+    }
+
+    /// Somebody without a token, who speaks to this address.
+    pub(crate) fn of(address: &str) -> Self {
+        Self { address: address.to_owned(), token: None }
     }
 
     /// The same with another token.

@@ -9,6 +9,7 @@ pub(crate) mod duration;
 pub(crate) mod nearest;
 mod settings;
 mod tools;
+mod watching;
 mod web;
 
 use std::io;
@@ -26,6 +27,7 @@ use crate::environment::Environment;
 use document::{Document, Section};
 pub(crate) use settings::{FETCH_PAGE, ToolSettings};
 pub(crate) use tools::{ALWAYS_THERE, BUILT_IN, Tool, Way};
+pub(crate) use watching::{Log, LogFormat, LogLevel};
 pub(crate) use web::{PublicUrl, listen};
 
 /// The name of the file that is looked for.
@@ -112,6 +114,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     /// What it is called from outside; absent: only by its address.
     pub(crate) public_url: Option<PublicUrl>,
+    /// What `serve` and `work` write down on stderr.
+    pub(crate) log: Log,
 }
 
 /// One provider.
@@ -257,6 +261,7 @@ impl Config {
             drain: DRAIN_DEFAULT,
             listen: web::LISTEN_DEFAULT,
             public_url: None,
+            log: Log::default(),
         }
     }
 
@@ -275,6 +280,7 @@ impl Config {
             "skills",
             "policy",
             "workers",
+            "log",
         ])?;
         let folder = file.parent().unwrap_or(Path::new("/"));
         let defaults = Self::without_file(folder);
@@ -292,6 +298,12 @@ impl Config {
         let drain = workers.map(|workers| workers.parsed("drain", duration::parse)).transpose()?.flatten();
         let concurrency = workers.map(|workers| workers.number("concurrency", 1, CONCURRENCY_MAX));
         let concurrency = concurrency.transpose()?.flatten().and_then(NonZeroUsize::new);
+        let log = top.section("log", &["format", "level"])?.map(|log| {
+            Ok(Log {
+                format: log.parsed("format", watching::format)?.unwrap_or(Log::default().format),
+                level: log.parsed("level", watching::level)?.unwrap_or(Log::default().level),
+            })
+        });
         Ok(Self {
             file: Some(file.to_owned()),
             database: database.unwrap_or(defaults.database),
@@ -308,6 +320,7 @@ impl Config {
             drain: drain.unwrap_or(DRAIN_DEFAULT),
             listen: top.parsed("listen", web::listen)?.unwrap_or(defaults.listen),
             public_url: top.parsed("public_url", PublicUrl::parse)?,
+            log: log.transpose()?.unwrap_or_default(),
             folder: defaults.folder,
         })
     }

@@ -23,18 +23,23 @@ mod throttle;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Response};
 use countersign::{Accounts, AgentName, Clock, Runtime, Store};
+use jiff::Timestamp;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::config::PublicUrl;
+use crate::log;
+use crate::metrics::Metrics;
 use crate::setup::{Setup, SetupError};
 use problem::Problem;
 use throttle::FailedTokens;
@@ -42,6 +47,9 @@ use throttle::FailedTokens;
 pub(crate) use listen::listen;
 pub(crate) use openapi::{document, text as openapi_text};
 pub(crate) use watch::Watchers;
+
+/// How long a count of the database is good for.
+const COUNT_AGAIN: Duration = Duration::from_secs(1);
 
 /// Everything that a request can get at. Cheap to clone; all clones are the same.
 #[derive(Clone, Debug)]
@@ -53,6 +61,9 @@ struct Inner {
     runtime: Runtime,
     accounts: Arc<dyn Accounts>,
     watchers: Watchers,
+    metrics: Arc<Metrics>,
+    /// When the database was counted last.
+    counted: Mutex<Option<Timestamp>>,
     failed_tokens: FailedTokens,
     end: CancellationToken,
 }
@@ -63,6 +74,7 @@ impl App {
         setup: Setup,
         runtime: Runtime,
         accounts: Arc<dyn Accounts>,
+        metrics: Arc<Metrics>,
         end: CancellationToken,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -70,6 +82,8 @@ impl App {
             runtime,
             accounts,
             watchers: Watchers::default(),
+            metrics,
+            counted: Mutex::default(),
             failed_tokens: FailedTokens::default(),
             end,
         }))
@@ -123,6 +137,26 @@ impl App {
         &self.0.watchers
     }
 
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Counts what the database owes, unless that was done just now: everybody may ask.
+    pub(crate) async fn count(&self) {
+        let mut counted = self.0.counted.lock().await;
+        let now = self.clock().now();
+        let is_fresh = |at: Timestamp| now.duration_since(at).unsigned_abs() < COUNT_AGAIN;
+        if counted.is_some_and(is_fresh) {
+            return;
+        }
+        let census =
+            self.0.setup.store.census(now).await.inspect_err(|fault| self.metrics().store_failed(fault));
+        let agents = &self.0.runtime.parts().agents;
+        self.metrics().owed(census.as_ref().ok(), now, |agent| agents.find(agent).is_some());
+        *counted = Some(now);
+    }
+
     /// The wrong tokens of late.
     pub(crate) fn failed_tokens(&self) -> &FailedTokens {
         &self.0.failed_tokens
@@ -141,9 +175,17 @@ impl App {
 
 /// All routes behind their guards.
 pub(crate) fn router(app: &App) -> Router {
-    let routes = routes::all()
-        .into_iter()
-        .fold(OpenApiRouter::new(), |router, route| router.routes(route.guarded(app)));
+    routed(app, routes::all())
+}
+
+/// Only what supervisors and monitors ask.
+pub(crate) fn health_router(app: &App) -> Router {
+    routed(app, routes::health())
+}
+
+fn routed(app: &App, routes: Vec<access::Route>) -> Router {
+    let routes =
+        routes.into_iter().fold(OpenApiRouter::new(), |router, route| router.routes(route.guarded(app)));
     let (router, _) = routes.split_for_parts();
     router
         .fallback(|| async { Problem::not_found("page").into_response() })
@@ -151,7 +193,24 @@ pub(crate) fn router(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), door::door))
         .layer(map_response(|response: Response| async move { careful(response) }))
         .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
+        .layer(from_fn_with_state(app.clone(), tell))
         .with_state(app.clone())
+}
+
+/// Writes down and counts that a request was answered: which route, and how, but not by whom and for what.
+async fn tell(State(app): State<App>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let method = request.method().clone();
+    let began = app.clock().now();
+    let response = next.run(request).await;
+    let took = Duration::try_from(app.clock().now().duration_since(began)).unwrap_or_default();
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    // What a method may be called is the caller's choice.
+    let known = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE, Method::PUT];
+    let method = if known.contains(&method) { method.as_str() } else { "other" };
+    app.metrics().answered(route, response.status().as_u16());
+    log::answered(method, route, response.status().as_u16(), took);
+    response
 }
 
 fn method_not_allowed(request: &Request) -> Problem {

@@ -15,6 +15,11 @@ mod tour;
 // What it becomes.
 mod setup;
 
+// What is told of its work.
+mod log;
+mod metrics;
+mod observed;
+
 // What is shown.
 mod escape;
 mod json;
@@ -38,7 +43,7 @@ fn main() -> ExitCode {
 /// A panic says where it was, not with which words: they may quote what a tool was given (S5). Of a tool's panic
 /// the sealed record keeps them.
 fn say_where(panic: &PanicHookInfo<'_>) {
-    eprintln!("{}", fault(panic));
+    log::fault(&fault(panic));
 }
 
 fn fault(panic: &PanicHookInfo<'_>) -> String {

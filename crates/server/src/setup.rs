@@ -28,6 +28,8 @@ use countersign_tools::OpenError as WorkspaceError;
 use crate::config::{Config, ConfigError, Database, Kind, Provider, STATE};
 use crate::environment::Environment;
 use crate::key::{self, KeyError};
+use crate::metrics::Metrics;
+use crate::observed::Observed;
 use crate::skills::{self, InForce};
 use crate::{at_hand, tour};
 pub(crate) use tools::{Bench, file_tools_of};
@@ -109,6 +111,8 @@ pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Upkeep>,
     /// Time and chance.
     pub(crate) clock: Arc<dyn Clock>,
+    /// What counts and writes down what this process stores; absent: nothing does.
+    pub(crate) metrics: Option<Arc<Metrics>>,
 }
 
 impl Setup {
@@ -142,7 +146,12 @@ impl Setup {
                 (Arc::new(store), clock)
             }
         };
-        Ok(Self { config, environment, store, clock })
+        Ok(Self { config, environment, store, clock, metrics: None })
+    }
+
+    /// Counts and writes down what the runtimes store that are made from now on.
+    pub(crate) fn count(&mut self) -> Arc<Metrics> {
+        Arc::clone(self.metrics.get_or_insert_default())
     }
 
     /// The model that serves a new run of this agent, if no other is asked for.
@@ -237,10 +246,18 @@ impl Setup {
     /// # Errors
     /// [`SetupError`].
     pub(crate) fn runtime(&self, model: Option<&ModelRef>) -> Result<Runtime, SetupError> {
+        let tools = self.tools(model)?;
+        let store = self.runs();
+        let store: Arc<dyn Store> = match &self.metrics {
+            Some(metrics) => {
+                Arc::new(Observed::new(store, Arc::clone(metrics), Arc::clone(&self.clock), &tools))
+            }
+            None => store,
+        };
         Ok(Runtime::new(Parts {
-            store: self.runs(),
+            store,
             models: self.models(model)?,
-            tools: self.tools(model)?,
+            tools,
             agents: self.agents(model)?,
             limits: self.limits(),
             clock: Arc::clone(&self.clock),

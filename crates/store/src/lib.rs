@@ -5,6 +5,7 @@
 //!
 //! Not here: what an event means, and who may do what (`countersign-core`).
 
+mod census;
 mod chain;
 mod entries;
 mod finding;
@@ -25,6 +26,7 @@ mod upkeep;
 mod vault;
 mod words;
 
+pub use census::{Census, LiveRuns, OpenQuestions};
 pub use finding::{Finding, Report};
 pub use hints::Hints;
 pub use open::OpenError;

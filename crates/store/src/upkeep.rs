@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use countersign::{Accounts, AgentName, LoadError, RunId, RunState, Store, StoreFault};
 use jiff::Timestamp;
 
+use crate::census::Census;
 use crate::finding::Report;
 use crate::hints::Hints;
 use crate::restored::Restored;
@@ -31,6 +32,12 @@ pub trait Upkeep: Store + Accounts {
 
     /// The schema of the open database: how many migrations it has seen.
     fn schema_version(&self) -> u32;
+
+    /// Counts what is owed: runs that have not ended, and open questions. `now` is for leases.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn census(&self, now: Timestamp) -> Result<Census, StoreFault>;
 
     /// Looks at everything and says what is not as it should be. `agents` are those that are configured; without
     /// them, whether somebody works on a run's agent is not looked at. `now` is for leases. `progress` hears how

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::show;
+use crate::log;
 
 use super::Exit;
 
@@ -44,7 +44,7 @@ impl Interrupt {
             let is_first = self.by.set(exit).is_ok();
             self.token.cancel();
             if is_first {
-                show::err("stopping at the next boundary; Ctrl-C again stops at once");
+                log::note("stopping at the next boundary; Ctrl-C again stops at once");
             } else if exit == Exit::Interrupted {
                 std::process::exit(i32::from(exit.code()));
             } else {

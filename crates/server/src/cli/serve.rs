@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Database;
 use crate::http::{self, App};
+use crate::metrics::Metrics;
 use crate::setup::Setup;
 use crate::show;
 
@@ -48,17 +49,13 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         Database::Sqlite(file) => Some(lock(file)?),
         Database::Postgres(_) => None,
     };
-    let session = Session::open_for_a_run(invocation, None).await?;
+    crate::log::start(config.log);
+    let mut session = Session::open_for_a_run(invocation, None).await?;
+    let metrics = session.setup.count();
     let agent = default_agent(&session)?;
     let runtime = runtime_for(&session, &agent)?;
     let first = runtime.parts().agents.find(&agent).map(|agent| agent.models.clone()).unwrap_or_default();
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
-        Failure::usage(format!(
-            "it cannot be listened on {listen}: {error}; name another address with --listen or as listen in the \
-             configuration"
-        ))
-    })?;
-    let at = listener.local_addr().unwrap_or(listen);
+    let (listener, at) = bind(listen).await?;
     let accounts: Arc<dyn Accounts> = Arc::clone(&session.setup.store) as Arc<dyn Accounts>;
     show::out(&head(&session, &runtime, &first));
     show::out(&format!("listening on http://{at}"));
@@ -68,20 +65,36 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         show::out(&format!("Nobody has a token yet. Make the first with: {make}"));
     }
     let interrupt = Interrupt::listen();
-    let drained = serve(session.setup, runtime, accounts, listener, &interrupt).await;
+    let drained = serve(session.setup, runtime, accounts, metrics, listener, &interrupt).await;
     show::out(&shift::summary(drained));
     drop(lock);
     Ok(Exit::Done)
+}
+
+/// Listens, and says where.
+///
+/// # Errors
+/// [`Failure`], when it cannot be listened there.
+pub(super) async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let listener = TcpListener::bind(listen).await.map_err(|error| {
+        Failure::usage(format!(
+            "it cannot be listened on {listen}: {error}; name another address with --listen or as listen in the \
+             configuration"
+        ))
+    })?;
+    let at = listener.local_addr().unwrap_or(listen);
+    Ok((listener, at))
 }
 
 async fn serve(
     setup: Setup,
     runtime: Runtime,
     accounts: Arc<dyn Accounts>,
+    metrics: Arc<Metrics>,
     listener: TcpListener,
     interrupt: &Interrupt,
 ) -> Drained {
-    let app = App::new(setup, runtime, accounts, interrupt.token());
+    let app = App::new(setup, runtime, accounts, metrics, interrupt.token());
     let no_more = CancellationToken::new();
     let serving = tokio::spawn(http::listen(listener, http::router(&app), app.clock(), no_more.clone()));
     let drained = shift::work_until_told(app.setup(), app.runtime(), app.watchers(), interrupt).await;

@@ -11,8 +11,8 @@ use countersign_store::Hints;
 
 use crate::config::duration;
 use crate::http::Watchers;
+use crate::log;
 use crate::setup::Setup;
-use crate::show;
 
 use super::interrupt::Interrupt;
 
@@ -43,7 +43,7 @@ pub(super) async fn work_until_told(
     let drained = tokio::select! {
         drained = &mut working => drained,
         () = interrupt.come() => {
-            show::err(&format!("calls in flight have {} to come back", duration::in_words(grace)));
+            log::note(&format!("calls in flight have {} to come back", duration::in_words(grace)));
             working.await
         }
     };
@@ -71,7 +71,7 @@ async fn close_expired(runtime: &Runtime, watchers: &Watchers) {
     loop {
         match runtime.close_expired().await {
             Ok(closed) => closed.iter().for_each(|row| watchers.ring(&row.run)),
-            Err(fault) => show::err(&format!("questions that have expired cannot be closed: {fault}")),
+            Err(fault) => log::warn(&format!("questions that have expired cannot be closed: {fault}")),
         }
         clock.sleep(SWEEP).await;
     }

@@ -55,6 +55,10 @@ fn everything_that_is_configured_is_typed() {
         lease = "2s"
         concurrency = 4
         drain = "10s"
+
+        [log]
+        format = "json"
+        level = "warn"
         "#,
     )
     .unwrap();
@@ -106,6 +110,7 @@ fn everything_that_is_configured_is_typed() {
             drain: Duration::from_secs(10),
             listen: "[::]:80".parse().unwrap(),
             public_url: Some(PublicUrl::parse("https://agents.example").unwrap()),
+            log: Log { format: LogFormat::Json, level: LogLevel::Warn },
         }
     );
 }
@@ -273,6 +278,8 @@ fn an_error_names_file_line_key_and_what_was_meant() {
         ("[workers]\nlease = \"2\"", ":2: workers.lease: a duration is a whole number and a unit"),
         ("listen = \"localhost:80\"", ":1: listen: it must be ADDRESS:PORT"),
         ("public_url = \"agents.example\"", ":1: public_url: it must be http:// or https://"),
+        ("[log]\nformat = \"xml\"", ":2: log.format: it must be one of text, json"),
+        ("[log]\nlevel = \"loud\"", ":2: log.level: it must be one of off, error, warn, info, debug"),
         ("[workers]\nconcurrency = 0", ":2: workers.concurrency: it must be from 1 to"),
         ("[workers]\ndrain = \"soon\"", ":2: workers.drain: a duration is"),
         ("[workers]\nlease = \"1ms\"", ":2: workers.lease: a lease is at least 500ms"),

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use countersign::{LoadError, NotAName, StartError, StoreFault};
 use serde_json::{Map, Value, json};
 
-use crate::{escape, show};
+use crate::log;
 
 /// A refusal.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Problem {
     pub(crate) fn store(fault: &StoreFault) -> Self {
         // Why is for the operator, who can do something about it.
         let why = fault.source().map(|source| format!(" ({source})")).unwrap_or_default();
-        show::err(&escape::line(&format!("a request could not be answered: {fault}{why}")));
+        log::warn(&format!("a request could not be answered: {fault}{why}"));
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "store_unavailable",

@@ -8,6 +8,7 @@ mod agents_name;
 mod groups;
 mod groups_name_switch;
 mod health;
+mod metrics;
 mod openapi_json;
 mod pending;
 mod pending_id;
@@ -45,11 +46,19 @@ const START: Access = all_and(&[Scope::RunCreate]);
 /// Who reaches a question to settle it. Who may read it and not decide it is told so by rule A8, and that is recorded (A9).
 const SETTLE: Access = all_and(READ_QUESTIONS);
 
-/// The list.
-pub(crate) fn all() -> Vec<Route> {
+/// What supervisors and monitors ask: all that there is where nothing else is served.
+pub(crate) fn health() -> Vec<Route> {
     vec![
         Route::new(Access::Open, routes!(health::healthz)),
         Route::new(Access::Open, routes!(ready::readyz)),
+        Route::new(Access::Open, routes!(metrics::metrics)),
+    ]
+}
+
+/// The list.
+pub(crate) fn all() -> Vec<Route> {
+    let mut all = health();
+    all.extend(vec![
         Route::new(Access::Open, routes!(openapi_json::openapi)),
         Route::new(START, routes!(runs_create::create_run)),
         Route::new(all_and(&[Scope::RunRead]), routes!(runs::list_runs)),
@@ -76,5 +85,6 @@ pub(crate) fn all() -> Vec<Route> {
             routes!(responses_create::create_response),
         ),
         Route::new(all_and(&[Scope::RunRead]), routes!(responses_id::get_response)),
-    ]
+    ]);
+    all
 }

@@ -10,8 +10,7 @@ use std::time::Duration;
 use countersign::{Clock, Doing, Event, Overseer, Progress, RunId, StoreFault, Worked};
 use tokio::sync::watch;
 
-use crate::escape;
-use crate::show;
+use crate::log;
 
 /// How long until somebody who waits looks again by themselves.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -69,7 +68,7 @@ impl Drop for Watcher {
     }
 }
 
-/// Rings for what happens to the runs of this process, and says on stderr what they could not do.
+/// Rings for what happens to the runs of this process, and writes down what they could not do.
 impl Overseer for Watchers {
     fn progress(&self, run: &RunId) -> Arc<dyn Progress> {
         Arc::new(Ringing { watchers: self.clone(), run: run.clone() })
@@ -78,12 +77,12 @@ impl Overseer for Watchers {
     fn came_to(&self, worked: &Worked) {
         self.ring(&worked.run);
         if let Err(error) = &worked.came_to {
-            show::err(&escape::line(&format!("run {} could not be driven: {error}", worked.run)));
+            log::warn(&format!("run {} could not be driven: {error}", worked.run));
         }
     }
 
     fn cannot_claim(&self, fault: &StoreFault) {
-        show::err(&escape::line(&format!("no run can be taken up: {fault}; it is tried again")));
+        log::warn(&format!("no run can be taken up: {fault}; it is tried again"));
     }
 }
 

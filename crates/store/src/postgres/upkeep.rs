@@ -7,6 +7,7 @@ use countersign::{AgentName, LoadError, RunId, StoreFault};
 use jiff::Timestamp;
 
 use super::{PostgresStore, schema};
+use crate::census::{self, Census, LiveRuns, OpenQuestions};
 use crate::finding::Report;
 use crate::hints::Hints;
 use crate::restored::Restored;
@@ -31,6 +32,18 @@ impl Upkeep for PostgresStore {
 
     fn schema_version(&self) -> u32 {
         schema::VERSION
+    }
+
+    async fn census(&self, now: Timestamp) -> Result<Census, StoreFault> {
+        let mut counted = Census::default();
+        let [now, longest] = census::moments(now);
+        for row in self.connections.rows(&census::runs_statement("$1", "$2"), &[&now, &longest]).await? {
+            counted.runs.extend(LiveRuns::read(&row)?);
+        }
+        for row in self.connections.rows(census::OPEN, &[]).await? {
+            counted.open.push(OpenQuestions::read(&row)?);
+        }
+        Ok(counted)
     }
 
     async fn examine(

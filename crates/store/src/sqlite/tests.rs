@@ -44,6 +44,8 @@ fn lists_page_by_key_and_nothing_is_scanned_or_sorted() {
         format!("SELECT {} FROM runs WHERE id = ?1", RunRecord::COLUMNS),
         "SELECT coalesce(max(ticket), 0) + 1 FROM runs".to_owned(),
         purge::ended_statement(),
+        crate::census::OPEN.replace(" GROUP BY kind", ""),
+        crate::census::runs_statement("?1", "?2").replace(" GROUP BY state, agent", ""),
         entries::log_statement(),
         entries::end_statement(),
         "UPDATE pendings SET refusals = refusals + 1 WHERE id = ?1 RETURNING refusals - 1".to_owned(),

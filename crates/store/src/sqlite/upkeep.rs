@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use super::log::readable;
 use super::rotate::rotation;
-use super::{SqliteStore, schema};
+use super::{SqliteStore, fault, schema};
+use crate::census::{self, Census, LiveRuns, OpenQuestions};
 use crate::finding::Report;
 use crate::hints::Hints;
 use crate::restored::Restored;
@@ -32,6 +33,25 @@ impl Upkeep for SqliteStore {
 
     fn schema_version(&self) -> u32 {
         schema::VERSION
+    }
+
+    async fn census(&self, now: Timestamp) -> Result<Census, StoreFault> {
+        self.connections
+            .read_aside(move |tx| {
+                let mut counted = Census::default();
+                let mut select = tx.prepare_cached(&census::runs_statement("?1", "?2")).map_err(fault)?;
+                let mut rows = select.query(census::moments(now)).map_err(fault)?;
+                while let Some(row) = rows.next().map_err(fault)? {
+                    counted.runs.extend(LiveRuns::read(row)?);
+                }
+                let mut select = tx.prepare_cached(census::OPEN).map_err(fault)?;
+                let mut rows = select.query(()).map_err(fault)?;
+                while let Some(row) = rows.next().map_err(fault)? {
+                    counted.open.push(OpenQuestions::read(row)?);
+                }
+                Ok(counted)
+            })
+            .await
     }
 
     async fn examine(

@@ -8,8 +8,8 @@ use countersign::contract::sample::{
     subject, words,
 };
 use countersign::{
-    Append, AppendError, Changes, ClaimError, CreateError, Deadline, LoadError, Log, PendingStatus, Revision,
-    Run, RunFilter, RunId, RunState, Store, StoreFault, Writer,
+    Append, AppendError, Changes, ClaimError, Clock as _, CreateError, Deadline, LoadError, Log,
+    PendingStatus, Revision, Run, RunFilter, RunId, RunState, Store, StoreFault, Writer,
 };
 use countersign_store::{
     BackupError, EraseError, Finding, MasterKey, OpenError, PostgresStore, Purged, Restored, RotateError,
@@ -367,4 +367,26 @@ async fn rule_r3_a_commit_that_must_wait_for_the_disk_waits_whatever_the_server_
         place.change("SELECT string_agg(waits, ' ' ORDER BY n) FROM seen"),
         "on off on off on on on\n"
     );
+}
+
+#[tokio::test]
+async fn rule_r6_the_census_counts_what_is_owed_and_by_whom_it_is_worked_on() {
+    let store = Place::new().await.open().await;
+    start_waiting(&store, 1, "default", "alice", Deadline::Never).await;
+    ended(&store, 2).await;
+    start(&store, 3).await;
+    start(&store, 4).await;
+    let now = store.clock().now();
+    store.claim(&run_id(3), "t".to_owned(), now, Duration::from_secs(30)).await.unwrap();
+    let census = store.census(now).await.unwrap();
+    let mut runs: Vec<_> =
+        census.runs.iter().map(|live| (live.state, live.agent.as_str(), live.runs, live.leased)).collect();
+    runs.sort_by_key(|live| live.0.as_str());
+    assert_eq!(
+        runs,
+        [(RunState::Active, "default", 2, 1), (RunState::WaitingForApproval, "default", 1, 0)],
+        "what has ended is not counted"
+    );
+    let open: Vec<_> = census.open.iter().map(|open| (open.kind.as_str(), open.pendings)).collect();
+    assert_eq!(open, [("approval", 1)]);
 }

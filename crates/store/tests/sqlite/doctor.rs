@@ -191,3 +191,41 @@ async fn rule_r2_doctor_looks_at_the_rest_of_a_torn_file() {
     }
     assert!(opened > 10 && found + 2 >= opened, "{found} of {opened}");
 }
+
+#[tokio::test]
+async fn rule_r6_the_census_counts_what_is_owed_and_by_whom_it_is_worked_on() {
+    let (place, store) = filled().await;
+    let now = at(10);
+    let census = store.census(now).await.unwrap();
+    let mut runs: Vec<_> = census
+        .runs
+        .iter()
+        .map(|live| (live.state.as_str(), live.agent.as_str(), live.runs, live.leased, live.oldest))
+        .collect();
+    runs.sort();
+    assert_eq!(
+        runs,
+        [
+            // One is leased, and one was decided at 9 and is free.
+            ("active", "default", 2, 1, Some(at(9))),
+            (
+                "needs_resolution",
+                "default",
+                1,
+                0,
+                census.runs.iter().find_map(|live| {
+                    (live.state.as_str() == "needs_resolution").then_some(live.oldest).flatten()
+                })
+            ),
+            ("waiting_for_approval", "default", 1, 0, Some(at(1))),
+        ],
+        "what has ended is not counted"
+    );
+    let open: Vec<_> = census.open.iter().map(|open| (open.kind.as_str(), open.pendings)).collect();
+    assert_eq!(open, [("approval", 1), ("resolution", 1)]);
+    // When the lease is over, the run waits for somebody; a time that cannot be read stops nothing.
+    place.meddle().execute("UPDATE pendings SET created_at = 'soon'", ()).unwrap();
+    let later = store.census(at(10_000)).await.unwrap();
+    assert!(later.runs.iter().all(|live| live.leased == 0), "{later:?}");
+    assert!(later.open.iter().all(|open| open.oldest.is_none()), "{later:?}");
+}

@@ -59,4 +59,6 @@ mod tools;
 #[cfg(test)]
 mod tour;
 #[cfg(test)]
+mod webhooks;
+#[cfg(test)]
 mod work;

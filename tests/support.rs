@@ -7,6 +7,7 @@ pub(crate) mod page;
 #[path = "../crates/store/tests/postgres/server.rs"]
 pub(crate) mod postgres;
 pub(crate) mod pty;
+pub(crate) mod receiver;
 pub(crate) mod serve;
 pub(crate) mod tool;
 pub(crate) mod witness;

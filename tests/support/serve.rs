@@ -121,7 +121,12 @@ impl Serve {
     pub(crate) fn start_with(folder: &Folder, variables: &[(&str, &str)]) -> Self {
         let mut command = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.envs(variables.iter().copied());
-        let mut process = Process::start(command);
+        Self::start_by(command)
+    }
+
+    /// The same with a command of the caller's.
+    pub(crate) fn start_by(serve: Command) -> Self {
+        let mut process = Process::start(serve);
         let address = process.says("listening on http://");
         Self { process, address }
     }

@@ -11,7 +11,6 @@ mod host;
 mod html;
 mod media;
 mod prose;
-mod resolve;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -35,13 +34,14 @@ use self::failure::Failure;
 use self::html::Words;
 use self::media::Kind;
 use self::prose::Prose;
-use self::resolve::{Lookup, MachineLookup, Resolver};
 use self::target::Target;
 use self::visit::{BODY_BYTES_MAX, Page};
 use crate::address::is_public;
 use crate::http;
+use crate::resolve::{Lookup, MachineLookup, Resolver};
 use crate::tool_setup::ToolSetupError;
 
+pub(crate) use self::host::HostName;
 pub use self::host::{HostPattern, NotAHostPattern};
 
 /// How long the way to a page may take, all hops and the whole page included.

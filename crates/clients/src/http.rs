@@ -4,13 +4,15 @@
 //! redirect is an answer like any other, and no URL, header or body gets into an error (S5). Not here:
 //! retries (the runtime), proxies (none is taken from the environment), any vendor's JSON.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{
-    CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER, TRANSFER_ENCODING,
+    CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
 };
 use reqwest::{Client, ClientBuilder, Response, Url, Version};
+
+use crate::resolve::Resolver;
 
 /// The most that is read of one answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -101,19 +103,37 @@ impl Http {
         Ok(Self { client, timeout: timeout.saturating_add(DEADLINE_GRACE) })
     }
 
-    /// Posts JSON: exactly one request.
+    /// A client for a server of which every connection is judged anew: its name is looked up by this resolver, and no
+    /// connection is kept.
+    ///
+    /// # Errors
+    /// When the TLS library cannot be set up.
+    pub(crate) fn judged(
+        server: &Url,
+        timeout: Duration,
+        resolver: Resolver,
+    ) -> Result<Self, reqwest::Error> {
+        let resolver = Arc::new(resolver);
+        let client = client_of(server, |builder| {
+            let resolver = Arc::clone(&resolver);
+            builder.connect_timeout(CONNECT_TIMEOUT).pool_max_idle_per_host(0).dns_resolver(resolver)
+        })?;
+        Ok(Self { client, timeout })
+    }
+
+    /// Posts JSON, or what the headers call it: exactly one request.
     ///
     /// # Errors
     /// [`NoAnswer`] when no status came back in time.
     pub(crate) async fn post_json(
         &self,
         url: Url,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<Answer, NoAnswer> {
+        headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         let request = self.client.post(url).timeout(self.timeout).headers(headers);
-        let response =
-            request.header(CONTENT_TYPE, "application/json").body(body).send().await.map_err(broken)?;
+        let response = request.body(body).send().await.map_err(broken)?;
         let content_type =
             header(&response, &CONTENT_TYPE).unwrap_or_default().trim_start().to_ascii_lowercase();
         Ok(Answer {

@@ -3,12 +3,13 @@
 //! Each client turns the one transcript of `countersign` into its vendor's JSON and back. Nothing outside
 //! this crate knows that JSON, and nothing in here decides, retries or stores. The tools that an operator
 //! declares, over HTTP or as a command, are called from here too, and the one built-in tool that needs a wire,
-//! `fetch_page`.
+//! `fetch_page`. So are the webhooks that are told of runs.
 
 // What they share.
 mod address;
 mod http;
 mod kept;
+mod resolve;
 mod secret;
 mod shorten;
 
@@ -24,6 +25,9 @@ mod tool_setup;
 // The tool that reads the web.
 mod fetch_page;
 
+// Whoever is told that a run waits.
+mod webhook;
+
 pub use command_tool::{CommandEnvironment, CommandTool, CommandToolConfig};
 pub use demo::{DEMO_MODEL, DEMO_PROVIDER, Demo, tour_files};
 pub use fetch_page::{FetchPage, FetchPageConfig, HostPattern, NotAHostPattern};
@@ -32,3 +36,4 @@ pub use http_tool::{HttpTool, HttpToolConfig};
 pub use openai::{OpenAi, OpenAiConfig, SetupError};
 pub use secret::Secret;
 pub use tool_setup::ToolSetupError;
+pub use webhook::{NotASecret, NotATarget, Sent, Webhook, WebhookSecret, WebhookTarget};

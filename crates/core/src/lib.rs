@@ -18,6 +18,7 @@ mod event;
 mod limits;
 mod message;
 mod name;
+mod notice;
 mod pending;
 mod policy;
 mod principal;
@@ -50,8 +51,9 @@ pub use limits::{CUT_OFF_MAX, DENIED_REPEATS_MAX, INTERRUPTIONS_MAX, ITERATIONS_
 pub use message::{Finish, InputMessage, InputRole, Message, Opaque, ProposedCall, Reply, Usage, WireIds};
 pub use name::{
     AgentName, CallId, GroupName, ModelRef, NotAName, PendingId, ProviderName, RunId, ServerName, Subject,
-    TokenId, ToolName,
+    TokenId, ToolName, WebhookName,
 };
+pub use notice::{NoticeKind, Subscription, Subscriptions};
 pub use pending::{
     Closing, Deadline, HeldCall, HeldFacts, Outlook, PREVIEW_LINE_CHARS_MAX, PREVIEW_LINES_MAX, Pending,
     PendingStatus, Preview, Question,

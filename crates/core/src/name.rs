@@ -107,6 +107,10 @@ parsed_name!(
     ProviderName, "a provider name", "1 to 64 of a-z 0-9 _ . - and first a letter or digit", is_plain_name
 );
 parsed_name!(
+    /// A webhook of the configuration.
+    WebhookName, "a webhook name", "1 to 64 of a-z 0-9 _ . - and first a letter or digit", is_plain_name
+);
+parsed_name!(
     /// A remote (MCP) server.
     ServerName, "a server name", "1 to 32 of a-z 0-9 - and neither first nor last a -",
     |text| {

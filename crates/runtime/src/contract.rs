@@ -8,6 +8,7 @@
 mod leases;
 mod lists;
 mod logs;
+mod outbox;
 mod people;
 mod policy;
 pub mod sample;
@@ -16,14 +17,16 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use countersign_core::{PendingId, RunId};
+use countersign_core::{PendingId, RunId, Subscriptions};
 
 use crate::accounts::Accounts;
+use crate::outbox::Outbox;
 use crate::store::{Store, SwitchName};
 
 pub use leases::*;
 pub use lists::*;
 pub use logs::*;
+pub use outbox::*;
 pub use people::*;
 pub use policy::*;
 
@@ -38,6 +41,12 @@ pub trait Harness: Send + Sync + Sized {
 
     /// Who is known to the same installation.
     fn accounts(&self) -> Arc<dyn Accounts>;
+
+    /// What is owed to whom in the same installation.
+    fn outbox(&self) -> Arc<dyn Outbox>;
+
+    /// The same installation, where these are told.
+    async fn telling(self, subscriptions: Subscriptions) -> Self;
 
     /// The same installation as after a restart. A store that lives in memory is itself.
     async fn reopened(self) -> Self;
@@ -130,6 +139,15 @@ macro_rules! store_contract {
             tokens_are_paged_oldest_first_without_gaps_or_repeats,
             a_start_key_starts_one_run,
             of_twenty_starts_with_one_key_one_wins,
+            rule_r1_a_notice_is_owed_from_the_commit_of_its_event_on,
+            nothing_is_owed_where_nobody_is_told,
+            rule_r1_an_append_that_fails_owes_nothing,
+            of_twenty_who_deliver_one_has_a_notice_in_hand,
+            a_notice_in_hand_comes_back_when_its_time_is_over,
+            a_notice_is_settled_by_whoever_has_it_in_hand,
+            what_was_given_up_is_kept_and_counted_until_somebody_wants_it_tried_again,
+            whoever_wants_to_be_told_nothing_is_owed_nothing,
+            a_clock_that_was_set_back_puts_no_notice_off,
         }
     };
     (@cases $harness:ty: $($case:ident,)*) => {

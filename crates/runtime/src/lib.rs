@@ -80,6 +80,7 @@ mod judge;
 mod look;
 mod memory;
 mod model;
+mod outbox;
 mod preview;
 mod progress;
 mod registry;
@@ -108,6 +109,7 @@ pub use memory::MemoryStore;
 pub use model::{
     ATTEMPTS_MAX, Answer, AnsweredCall, Conversation, Model, ModelError, Models, Offer, Provider,
 };
+pub use outbox::{Notice, Outbox, PUT_OFF_MAX, Telling, WebhookState};
 pub use progress::{Doing, Progress, Unwatched};
 pub use registry::{AnyTool, Registered, Registry, RegistryError};
 pub use runtime::{

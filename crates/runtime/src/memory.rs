@@ -4,6 +4,7 @@
 //! stores on disk: revisions, leases, pages, switches. Events are kept in their stored form, so what cannot
 //! be stored cannot be kept here either. Not here: sealing, and surviving the process.
 
+mod outbox;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use countersign_core::{
     AgentName, CallId, Changes, Deadline, Entry, Event, PendingId, PendingRow, PendingStatus, Principal,
-    RunId, RunState, Subject, Switch, TokenId,
+    RunId, RunState, Subject, Subscriptions, Switch, TokenId,
 };
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -32,13 +33,19 @@ use state::{KeptPending, SPOILED, State, next_number};
 /// Runs in memory. What is dropped with it is gone.
 pub struct MemoryStore {
     secret: [u8; 32],
+    subscriptions: Subscriptions,
     state: Mutex<State>,
 }
 
 impl MemoryStore {
     /// An empty store. The secret makes the idempotency keys of this installation its own (R4).
     pub fn new(secret: [u8; 32]) -> Self {
-        Self { secret, state: Mutex::default() }
+        Self { secret, subscriptions: Subscriptions::default(), state: Mutex::default() }
+    }
+
+    /// The same, which owes notices to these from here on.
+    pub fn telling(self, subscriptions: Subscriptions) -> Self {
+        Self { subscriptions, ..self }
     }
 
     /// A closure that panicked under the lock had changed nothing yet: judging comes before storing.
@@ -119,6 +126,7 @@ impl Store for MemoryStore {
             kept.log.extend(more);
         }
         state.put_pendings(changes.inbox());
+        state.owe(&self.subscriptions, &changes, at.0);
         Ok(Some(changes))
     }
 

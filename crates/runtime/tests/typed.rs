@@ -254,7 +254,8 @@ fn rule_a5_a_number_that_the_type_cannot_hold_is_refused_by_the_schema() {
         double: Option<f64>,
     }
 
-    let fits = jsonschema_of(&countersign::typed::schema::<Numbers>());
+    let schema = countersign::typed::schema::<Numbers>();
+    let fits = jsonschema_of(&schema);
     for (field, good, bad) in [
         ("long", json!(i64::MAX), json!(i64::MAX.cast_unsigned() + 1)),
         ("long", json!(i64::MIN), json!(-1e20)),

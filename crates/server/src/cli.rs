@@ -23,6 +23,7 @@ mod shift;
 mod token;
 mod tools;
 mod user;
+mod webhooks;
 mod work;
 
 use std::path::PathBuf;
@@ -86,6 +87,8 @@ enum Command {
     User(user::Arguments),
     /// Make, list and revoke the tokens that the HTTP API asks for
     Token(token::Arguments),
+    /// Who is told that a run waits, and what they are still owed
+    Webhooks(webhooks::Arguments),
     /// Check the configuration without starting anything
     Config(check::Arguments),
     /// Look after the database
@@ -168,6 +171,7 @@ async fn dispatch(command: Command, invocation: Invocation) -> Result<Exit, Fail
         Command::Groups(arguments) => groups::run(arguments, invocation).await,
         Command::User(arguments) => user::run(arguments, invocation).await,
         Command::Token(arguments) => token::run(arguments, invocation).await,
+        Command::Webhooks(arguments) => webhooks::run(arguments, invocation).await,
         Command::Config(arguments) => check::run(arguments, invocation).await,
         Command::Db(arguments) => db::run(arguments, invocation).await,
         Command::Keys(arguments) => keys::run(arguments, invocation).await,

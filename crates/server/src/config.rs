@@ -11,6 +11,7 @@ mod settings;
 mod tools;
 mod watching;
 mod web;
+mod webhooks;
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ pub(crate) use settings::{FETCH_PAGE, ToolSettings};
 pub(crate) use tools::{ALWAYS_THERE, BUILT_IN, Tool, Way};
 pub(crate) use watching::{Log, LogFormat, LogLevel};
 pub(crate) use web::{PublicUrl, listen};
+pub(crate) use webhooks::{Webhook, subscriptions};
 
 /// The name of the file that is looked for.
 pub(crate) const FILE: &str = "countersign.toml";
@@ -116,6 +118,8 @@ pub(crate) struct Config {
     pub(crate) public_url: Option<PublicUrl>,
     /// What `serve` and `work` write down on stderr.
     pub(crate) log: Log,
+    /// Who is told that a run waits, in the order of the names.
+    pub(crate) webhooks: Vec<Webhook>,
 }
 
 /// One provider.
@@ -262,6 +266,7 @@ impl Config {
             listen: web::LISTEN_DEFAULT,
             public_url: None,
             log: Log::default(),
+            webhooks: Vec::new(),
         }
     }
 
@@ -281,6 +286,7 @@ impl Config {
             "policy",
             "workers",
             "log",
+            "webhooks",
         ])?;
         let folder = file.parent().unwrap_or(Path::new("/"));
         let defaults = Self::without_file(folder);
@@ -304,6 +310,15 @@ impl Config {
                 level: log.parsed("level", watching::level)?.unwrap_or(Log::default().level),
             })
         });
+        let public_url = top.parsed("public_url", PublicUrl::parse)?;
+        let webhooks = top.named("webhooks", webhooks::KEYS, webhooks::webhook)?;
+        if let (Some(first), None) = (webhooks.first(), &public_url) {
+            let problem = format!(
+                "webhooks.{}: the key public_url is missing: a message holds a link to it",
+                first.name
+            );
+            return Err(document.wrong_line(first.line, problem));
+        }
         Ok(Self {
             file: Some(file.to_owned()),
             database: database.unwrap_or(defaults.database),
@@ -319,7 +334,8 @@ impl Config {
             concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
             drain: drain.unwrap_or(DRAIN_DEFAULT),
             listen: top.parsed("listen", web::listen)?.unwrap_or(defaults.listen),
-            public_url: top.parsed("public_url", PublicUrl::parse)?,
+            public_url,
+            webhooks,
             log: log.transpose()?.unwrap_or_default(),
             folder: defaults.folder,
         })

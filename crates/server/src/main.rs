@@ -30,6 +30,9 @@ mod switch;
 mod cli;
 mod http;
 
+// Who is told.
+mod webhooks;
+
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 

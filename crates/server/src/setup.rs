@@ -25,12 +25,13 @@ use countersign_clients::{
 use countersign_store::{OpenError, PostgresAddress, PostgresStore, SqliteOptions, SqliteStore, Upkeep};
 use countersign_tools::OpenError as WorkspaceError;
 
-use crate::config::{Config, ConfigError, Database, Kind, Provider, STATE};
+use crate::config::{Config, ConfigError, Database, Kind, Provider, PublicUrl, STATE, subscriptions};
 use crate::environment::Environment;
 use crate::key::{self, KeyError};
 use crate::metrics::Metrics;
 use crate::observed::Observed;
 use crate::skills::{self, InForce};
+use crate::webhooks::{self, Delivery, Receiver};
 use crate::{at_hand, tour};
 pub(crate) use tools::{Bench, file_tools_of};
 
@@ -135,15 +136,17 @@ impl Setup {
                 key::make_for(&config.database.place(), is_made, &config.key_file, &*clock)?
             }
         };
+        let told = subscriptions(&config.webhooks);
         let (store, clock): (Arc<dyn Upkeep>, Arc<dyn Clock>) = match &config.database {
             Database::Sqlite(file) => {
-                (Arc::new(SqliteStore::open(SqliteOptions::new(file), key, Arc::clone(&clock))?), clock)
+                let store = SqliteStore::open(SqliteOptions::new(file), key, Arc::clone(&clock))?;
+                (Arc::new(store.telling(told)), clock)
             }
             Database::Postgres(address) => {
                 let store = PostgresStore::open(with_password(address, &environment), key, clock).await?;
                 // All who work on it go by its clock, not by their machines'.
                 let clock = store.clock();
-                (Arc::new(store), clock)
+                (Arc::new(store.telling(told)), clock)
             }
         };
         Ok(Self { config, environment, store, clock, metrics: None })
@@ -300,6 +303,26 @@ impl Setup {
     /// [`SetupError::Provider`], for the first that cannot.
     pub(crate) fn check_providers(config: &Config, environment: &Environment) -> Result<(), SetupError> {
         config.providers.iter().try_for_each(|provider| client(config, environment, provider).map(drop))
+    }
+
+    /// Who is told of runs; nothing is sent.
+    ///
+    /// # Errors
+    /// [`SetupError::Config`], for the first that cannot be told.
+    pub(crate) fn receivers(config: &Config, environment: &Environment) -> Result<Vec<Receiver>, SetupError> {
+        webhooks::receivers(&config.webhooks, environment)
+            .map_err(|(line, problem)| config.wrong(line, problem).into())
+    }
+
+    /// What tells them.
+    pub(crate) fn delivery(&self, receivers: Vec<Receiver>) -> Delivery {
+        Delivery {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            // Without webhooks there may be none, and nobody is told of it.
+            origin: self.config.public_url.as_ref().map(PublicUrl::origin).unwrap_or_default(),
+            receivers,
+        }
     }
 
     fn agents(&self, model: Option<&ModelRef>) -> Result<Agents, SetupError> {

@@ -14,6 +14,7 @@ mod inspection;
 mod keys;
 mod mac;
 mod open;
+mod outbox;
 mod page;
 mod postgres;
 mod restored;

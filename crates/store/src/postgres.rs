@@ -17,6 +17,7 @@ mod keys;
 mod leases;
 mod lists;
 mod log;
+mod outbox;
 mod people;
 mod pipeline;
 mod policy;
@@ -34,7 +35,7 @@ use async_trait::async_trait;
 use countersign::{
     AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError, Lease, LoadError, Log,
     Look, Page, PendingFilter, PendingId, PendingRow, Principal, Revision, RunFilter, RunId, RunListing,
-    StartKey, StartedBefore, Store, StoreFault, Subject, SwitchName, Writer,
+    StartKey, StartedBefore, Store, StoreFault, Subject, Subscriptions, SwitchName, Writer,
 };
 use jiff::Timestamp;
 
@@ -52,6 +53,7 @@ pub struct PostgresStore {
     connections: Connections,
     vault: Arc<Vault>,
     clock: Arc<DatabaseClock>,
+    subscriptions: Subscriptions,
 }
 
 impl PostgresStore {
@@ -69,12 +71,19 @@ impl PostgresStore {
         let connections = Connections::new(&address).map_err(failed)?;
         let database_clock = Arc::new(DatabaseClock::new(Arc::clone(&clock)));
         let vault = schema::open(&connections, address.place(), master, clock).await?;
-        let store = Self { connections, vault: Arc::new(vault), clock: database_clock, address };
+        let subscriptions = Subscriptions::default();
+        let store =
+            Self { connections, vault: Arc::new(vault), clock: database_clock, address, subscriptions };
         store
             .hear_the_time()
             .await
             .map_err(|source| OpenError::Fault { database: store.address.place().to_owned(), source })?;
         Ok(store)
+    }
+
+    /// The same, which owes notices to these from here on.
+    pub fn telling(self, subscriptions: Subscriptions) -> Self {
+        Self { subscriptions, ..self }
     }
 
     /// Whether an installation was made in this database. Nothing is made by asking.

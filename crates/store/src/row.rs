@@ -157,7 +157,7 @@ impl<'r> Cells<'r> {
         self.as_time(column, self.text(column)?)
     }
 
-    fn optional_time(&self, column: &'static str) -> Result<Option<Timestamp>, BadRow> {
+    pub(crate) fn optional_time(&self, column: &'static str) -> Result<Option<Timestamp>, BadRow> {
         self.optional_text(column)?.map(|text| self.as_time(column, text)).transpose()
     }
 

@@ -14,6 +14,7 @@ mod keys;
 mod leases;
 mod lists;
 mod log;
+mod outbox;
 mod people;
 mod policy;
 mod purge;
@@ -32,8 +33,8 @@ use async_trait::async_trait;
 use countersign::{
     Account, Accounts, AgentName, Append, AppendError, CallId, Changes, ClaimError, Clock, CreateError,
     Durability, Lease, LoadError, Log, Look, Page, PendingFilter, PendingId, PendingRow, Principal, Revision,
-    RunFilter, RunId, RunListing, StartKey, StartedBefore, Store, StoreFault, Subject, SwitchName, TokenId,
-    TokenRow, Writer,
+    RunFilter, RunId, RunListing, StartKey, StartedBefore, Store, StoreFault, Subject, Subscriptions,
+    SwitchName, TokenId, TokenRow, Writer,
 };
 use jiff::Timestamp;
 
@@ -64,6 +65,7 @@ impl SqliteOptions {
 pub struct SqliteStore {
     connections: Connections,
     vault: Arc<Vault>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 impl SqliteStore {
@@ -73,7 +75,13 @@ impl SqliteStore {
     /// [`OpenError`]. There is no way to open a database without its key.
     pub fn open(options: SqliteOptions, master: MasterKey, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (connection, vault) = schema::open(&options, master, clock)?;
-        Ok(Self { connections: Connections::new(connection, options), vault: Arc::new(vault) })
+        let connections = Connections::new(connection, options);
+        Ok(Self { connections, vault: Arc::new(vault), subscriptions: Arc::default() })
+    }
+
+    /// The same, which owes notices to these from here on.
+    pub fn telling(self, subscriptions: Subscriptions) -> Self {
+        Self { subscriptions: Arc::new(subscriptions), ..self }
     }
 
     /// The file.
@@ -167,7 +175,8 @@ impl Store for SqliteStore {
         now: Timestamp,
         append: Append,
     ) -> Result<Option<Changes>, AppendError> {
-        let aim = log::Aim { run: run.clone(), at, writer: writer.clone(), now };
+        let subscriptions = Arc::clone(&self.subscriptions);
+        let aim = log::Aim { run: run.clone(), at, writer: writer.clone(), now, subscriptions };
         match append {
             Append::Plain(changes) => self.append_known(aim, changes).await.map(Some),
             Append::Judged { subjects, judge } => {

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use countersign::{Accounts, AgentName, LoadError, RunId, RunState, Store, StoreFault};
+use countersign::{Accounts, AgentName, LoadError, Outbox, RunId, RunState, Store, StoreFault};
 use jiff::Timestamp;
 
 use crate::census::Census;
@@ -20,7 +20,7 @@ use crate::seal::MasterKey;
 
 /// A store, and what is beside the port: the operator's work.
 #[async_trait]
-pub trait Upkeep: Store + Accounts {
+pub trait Upkeep: Store + Accounts + Outbox {
     /// Which database it is, for people, without any password.
     fn place(&self) -> String;
 

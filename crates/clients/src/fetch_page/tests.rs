@@ -19,9 +19,9 @@ use reqwest::Certificate;
 use serde_json::json;
 
 use self::server::{Identity, Play, Server};
-use super::resolve::Lookup;
 use super::{FetchPage, FetchPageConfig, HostPattern, Surroundings};
 use crate::address::is_public;
+use crate::resolve::Lookup;
 
 /// Longer than any test takes; only tests of the deadline itself use a shorter one.
 const LONG: Duration = Duration::from_secs(60);

@@ -14,8 +14,8 @@ use reqwest::{Client, Response, StatusCode, Url};
 use super::failure::Failure;
 use super::host::HostPattern;
 use super::media::MediaType;
-use super::resolve::NotPublic;
 use super::target::Target;
+use crate::resolve::NotPublic;
 
 /// The most redirects on the way to a page.
 pub(crate) const REDIRECTS_MAX: usize = 5;

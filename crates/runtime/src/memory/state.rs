@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use countersign_core::{
-    Changes, Digest, PendingId, PendingRow, RunId, RunRow, Subject, Switch, Switches, TokenId,
+    Changes, Digest, PendingId, PendingRow, RunId, RunRow, Subject, Switch, Switches, TokenId, WebhookName,
 };
 use jiff::Timestamp;
 
@@ -33,6 +33,9 @@ pub(super) struct State {
     pub(super) tokens: BTreeMap<u64, TokenRow>,
     /// By whose key, and which.
     pub(super) started: HashMap<(Subject, String), (Digest, RunId)>,
+    /// What is owed to whom, by run, sequence and webhook.
+    pub(super) outbox: BTreeMap<(RunId, u64, WebhookName), Owed>,
+    pub(super) gone: BTreeMap<WebhookName, Timestamp>,
     /// The last ticket of the queue that was given out.
     pub(super) tickets: u64,
 }
@@ -50,6 +53,14 @@ pub(super) struct KeptPending {
     pub(super) row: PendingRow,
     pub(super) refusals: u64,
     pub(super) damaged: bool,
+}
+
+/// A notice.
+pub(super) struct Owed {
+    pub(super) attempts: u32,
+    /// When it may be taken in hand; absent: given up.
+    pub(super) due: Option<Timestamp>,
+    pub(super) token: Option<String>,
 }
 
 impl State {

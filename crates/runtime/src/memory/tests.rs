@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::contract::{Damage, Harness};
-use crate::{Accounts, Clock, Store, SystemClock};
+use crate::{Accounts, Clock, Outbox, Store, Subscriptions, SystemClock};
 
 struct InMemory(Arc<MemoryStore>);
 
@@ -24,6 +24,15 @@ impl Harness for InMemory {
 
     fn accounts(&self) -> Arc<dyn Accounts> {
         Arc::clone(&self.0) as Arc<dyn Accounts>
+    }
+
+    fn outbox(&self) -> Arc<dyn Outbox> {
+        Arc::clone(&self.0) as Arc<dyn Outbox>
+    }
+
+    async fn telling(self, subscriptions: Subscriptions) -> Self {
+        let store = Arc::into_inner(self.0).expect("nobody else holds the store");
+        Self(Arc::new(store.telling(subscriptions)))
     }
 
     async fn reopened(self) -> Self {

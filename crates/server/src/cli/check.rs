@@ -65,6 +65,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     warn_of_skills(&config, &tools, &mut warnings);
     warn_of_settings(&config, &tools, &mut warnings);
     warn_of_tools(&config, &known, &tools, &mut warnings)?;
+    check_webhooks(&config, &invocation, &mut warnings)?;
     let name = config.file.as_ref().map(|file| file.display().to_string());
     if json {
         show::out(&escape::json(&serde_json::json!({ "file": name, "warnings": warnings })));
@@ -83,6 +84,24 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         None => format!("There is no configuration, so everything is a default ({found})."),
     });
     Ok(Exit::Done)
+}
+
+/// A secret that is not set is one that is set elsewhere; one that is none would keep `serve` from starting here too.
+fn check_webhooks(
+    config: &Config,
+    invocation: &Invocation,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let is_set = |variable: &str| invocation.environment.get(variable).is_some();
+    for told in config.webhooks.iter().filter(|told| !is_set(&told.secret_env)) {
+        let words =
+            format!("the variable {} with the secret of webhook {} is not set", told.secret_env, told.name);
+        warnings.push(at(config, told.line, &words));
+    }
+    let set = config.webhooks.iter().filter(|told| is_set(&told.secret_env)).cloned().collect();
+    let config = Config { webhooks: set, ..config.clone() };
+    Setup::receivers(&config, &invocation.environment)?;
+    Ok(())
 }
 
 type Known = Vec<(String, Zone)>;

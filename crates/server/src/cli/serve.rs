@@ -19,6 +19,7 @@ use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::setup::Setup;
 use crate::show;
+use crate::webhooks::Receiver;
 
 use super::follow::head;
 use super::interrupt::Interrupt;
@@ -43,6 +44,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
     let config = invocation.configuration()?;
     Setup::check_skills(&config)?;
+    let receivers = Setup::receivers(&config, &invocation.environment)?;
     let listen = arguments.listen.unwrap_or(config.listen);
     // Others may serve from the same PostgreSQL.
     let lock = match &config.database {
@@ -65,7 +67,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         show::out(&format!("Nobody has a token yet. Make the first with: {make}"));
     }
     let interrupt = Interrupt::listen();
-    let drained = serve(session.setup, runtime, accounts, metrics, listener, &interrupt).await;
+    let drained = serve(session.setup, runtime, accounts, metrics, receivers, listener, &interrupt).await;
     show::out(&shift::summary(drained));
     drop(lock);
     Ok(Exit::Done)
@@ -91,13 +93,16 @@ async fn serve(
     runtime: Runtime,
     accounts: Arc<dyn Accounts>,
     metrics: Arc<Metrics>,
+    receivers: Vec<Receiver>,
     listener: TcpListener,
     interrupt: &Interrupt,
 ) -> Drained {
+    let delivery = setup.delivery(receivers);
     let app = App::new(setup, runtime, accounts, metrics, interrupt.token());
     let no_more = CancellationToken::new();
     let serving = tokio::spawn(http::listen(listener, http::router(&app), app.clock(), no_more.clone()));
-    let drained = shift::work_until_told(app.setup(), app.runtime(), app.watchers(), interrupt).await;
+    let drained =
+        shift::work_until_told(app.setup(), app.runtime(), app.watchers(), delivery, interrupt).await;
     // Answers are given until the last run is let go of: whoever asks for readiness is told.
     no_more.cancel();
     drop(serving.await);

@@ -1,10 +1,12 @@
-//! What every process does that works on runs: it works, sweeps and hears the others, until it is told to end.
+//! What every process does that works on runs: it works, sweeps, hears the others and tells whoever wants to know, until
+//! it is told to end.
 //!
 //! Invariant: at the first signal nothing new is taken, calls in flight come back within the grace, and every run is let
 //! go of, so that others take it up at once. Not here: who is served meanwhile (`serve`).
 
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 use countersign::{Drained, Overseer, PendingFilter, PendingStatus, RunId, Runtime, Shift, Store};
 use countersign_store::Hints;
@@ -13,6 +15,7 @@ use crate::config::duration;
 use crate::http::Watchers;
 use crate::log;
 use crate::setup::Setup;
+use crate::webhooks::Delivery;
 
 use super::interrupt::Interrupt;
 
@@ -26,6 +29,7 @@ pub(super) async fn work_until_told(
     setup: &Setup,
     runtime: &Runtime,
     watchers: &Watchers,
+    delivery: Delivery,
     interrupt: &Interrupt,
 ) -> Drained {
     let grace = setup.config.drain;
@@ -37,6 +41,8 @@ pub(super) async fn work_until_told(
     };
     let hearing = tokio::spawn(hear(setup.store.hints(), runtime.clone()));
     let sweeping = tokio::spawn(sweep(runtime.clone(), watchers.clone()));
+    let no_more = CancellationToken::new();
+    let telling = tokio::spawn(delivery.deliver(interrupt.token(), no_more.clone()));
     let overseer: Arc<dyn Overseer> = Arc::new(watchers.clone());
     let working = runtime.work(shift, overseer);
     tokio::pin!(working);
@@ -49,6 +55,9 @@ pub(super) async fn work_until_told(
     };
     hearing.abort();
     sweeping.abort();
+    // What is being sent now is the next process's to send.
+    no_more.cancel();
+    drop(telling.await);
     drained
 }
 

@@ -46,6 +46,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         )));
     }
     Setup::check_skills(&config)?;
+    let receivers = Setup::receivers(&config, &invocation.environment)?;
     crate::log::start(config.log);
     let mut session = Session::open_for_a_run(invocation, None).await?;
     let metrics = session.setup.count();
@@ -60,6 +61,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     let interrupt = Interrupt::listen();
     let place = session.setup.config.database.place();
     let accounts: Arc<dyn Accounts> = Arc::clone(&session.setup.store) as Arc<dyn Accounts>;
+    let delivery = session.setup.delivery(receivers);
     let app = App::new(session.setup, runtime, accounts, metrics, interrupt.token());
     let no_more = CancellationToken::new();
     let answering = listener.map(|(listener, at)| {
@@ -67,7 +69,8 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         tokio::spawn(http::listen(listener, http::health_router(&app), app.clock(), no_more.clone()))
     });
     show::out(&format!("working on the runs of {place}"));
-    let drained = shift::work_until_told(app.setup(), app.runtime(), app.watchers(), &interrupt).await;
+    let drained =
+        shift::work_until_told(app.setup(), app.runtime(), app.watchers(), delivery, &interrupt).await;
     no_more.cancel();
     if let Some(answering) = answering {
         drop(answering.await);

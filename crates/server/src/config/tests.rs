@@ -111,6 +111,7 @@ fn everything_that_is_configured_is_typed() {
             listen: "[::]:80".parse().unwrap(),
             public_url: Some(PublicUrl::parse("https://agents.example").unwrap()),
             log: Log { format: LogFormat::Json, level: LogLevel::Warn },
+            webhooks: Vec::new(),
         }
     );
 }

@@ -15,8 +15,9 @@ use jiff::Timestamp;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::connections::{Begin, Parameter, Transaction, failed, is_taken};
+use super::outbox::Owing;
 use super::people::INSERT_START;
-use super::pipeline::{three, two};
+use super::pipeline::{four, three, two};
 use super::{PostgresStore, keys, policy};
 use crate::chain::Chain;
 use crate::entries::{Stored, Walk, ends_soundly, sealed};
@@ -187,7 +188,7 @@ impl PostgresStore {
                 let sent = self.clock.sent();
                 let (run, end) = tx.start(two(tx.query(&lock, &run), tx.query(&end, &run))).await?;
                 let target = self.target(&tx, aim, sent, &run, &end).await?;
-                target.store(&tx, &self.vault, &changes, aim, false).await?;
+                target.store(&tx, self, &changes, aim, false).await?;
                 Ok(Some(changes))
             }
             Append::Judged { subjects, judge } => {
@@ -209,7 +210,7 @@ impl PostgresStore {
                 let target = self.target(&tx, aim, sent, &run, &end).await?;
                 let Some(changes) = judge(&policy::seen(&look)) else { return Ok(None) };
                 let hurried = changes.durability() == Durability::Process;
-                target.store(&tx, &self.vault, &changes, aim, hurried).await?;
+                target.store(&tx, self, &changes, aim, hurried).await?;
                 Ok(Some(changes))
             }
         }
@@ -345,12 +346,12 @@ impl Target {
     async fn store(
         &self,
         tx: &Transaction,
-        vault: &Vault,
+        store: &PostgresStore,
         changes: &Changes,
         aim: &Aim<'_>,
         hurried: bool,
     ) -> Result<(), StoreFault> {
-        let (before, row) = (&self.record, changes.row());
+        let (before, row, vault) = (&self.record, changes.row(), &store.vault);
         if row.id != before.row.id {
             return Err(failed(OfAnotherRun));
         }
@@ -359,7 +360,8 @@ impl Target {
         let is_work = row.state == RunState::Active && before.row.state != RunState::Active;
         // A worker need not be told of what it does itself; everybody else may want to look.
         let is_heard = is_work || *aim.writer == Writer::Anyone;
-        let store = Storing::prepare(tx, changes, &entries, is_heard).await?;
+        let storing = Storing::prepare(tx, changes, &entries, is_heard).await?;
+        let owing = Owing::prepare(tx, &store.subscriptions, changes, before.revision).await?;
         let [update, hurry] = tx.statements([UPDATE_RUN, "SET LOCAL synchronous_commit = off"]).await?;
         let (updated_at, finished_at) = (time::text(row.updated_at), row.finished_at.map(time::text));
         let parameters: [Parameter<'_>; 15] = [
@@ -380,7 +382,13 @@ impl Target {
             &is_work,
         ];
         let hurry = async { if hurried { tx.query(&hurry, &[]).await.map(drop) } else { Ok(()) } };
-        tx.commit(three(hurry, tx.query(&update, &parameters), store.all(tx))).await.map(drop)
+        let owe = async {
+            match &owing {
+                Some(owing) => owing.all(tx, row.id.as_str()).await,
+                None => Ok(()),
+            }
+        };
+        tx.commit(four(hurry, tx.query(&update, &parameters), storing.all(tx), owe)).await.map(drop)
     }
 }
 

@@ -4,15 +4,17 @@
 //! and nothing is chained to a log whose row or last entry cannot be trusted (S4). Not here: sealing and
 //! checking the entries themselves (`entries`).
 
+use std::sync::Arc;
+
 use countersign::{
     AppendError, Changes, CreateError, Durability, LoadError, Log, Look, PendingRow, Revision, RunId,
-    RunState, StoreFault, Subject, Writer,
+    RunState, StoreFault, Subject, Subscriptions, Writer,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, named_params};
 
 use super::policy::look;
-use super::{entries, fault, keys};
+use super::{entries, fault, keys, outbox};
 use crate::chain::Chain;
 use crate::row::{self, BadRow, RunRecord};
 use crate::time;
@@ -25,6 +27,8 @@ pub(super) struct Aim {
     pub(super) at: Revision,
     pub(super) writer: Writer,
     pub(super) now: Timestamp,
+    /// Who is told of what is appended.
+    pub(super) subscriptions: Arc<Subscriptions>,
 }
 
 /// A run's record, if there is such a run, and if it can be read.
@@ -116,7 +120,7 @@ pub(super) fn append(
     changes: Changes,
 ) -> Result<Changes, AppendError> {
     let target = Target::of(tx, vault, aim)?;
-    target.store(tx, vault, &changes)?;
+    target.store(tx, vault, aim, &changes)?;
     Ok(changes)
 }
 
@@ -159,7 +163,7 @@ pub(super) fn judge(
     match judge(&look) {
         None => Ok(Judged::Nothing),
         Some(changes) if changes.durability() == Durability::Process => {
-            target.store(tx, vault, &changes)?;
+            target.store(tx, vault, aim, &changes)?;
             Ok(Judged::Stored(changes))
         }
         Some(changes) => Ok(Judged::Owed(Verdict { subjects, look, changes })),
@@ -179,7 +183,7 @@ pub(super) fn store_verdict(
     if look(tx, &subjects)? != judged_on {
         return Err(AppendError::Conflict);
     }
-    target.store(tx, vault, &changes)?;
+    target.store(tx, vault, aim, &changes)?;
     Ok(changes)
 }
 
@@ -212,11 +216,18 @@ impl Target {
         Ok(Self { record, key })
     }
 
-    fn store(&self, tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> Result<(), StoreFault> {
+    fn store(
+        &self,
+        tx: &Transaction<'_>,
+        vault: &Vault,
+        aim: &Aim,
+        changes: &Changes,
+    ) -> Result<(), StoreFault> {
         if changes.row().id != self.record.row.id {
             return Err(StoreFault::Failed(Box::new(OfAnotherRun)));
         }
-        store(tx, vault, &self.record, &self.key, changes)
+        store(tx, vault, &self.record, &self.key, changes)?;
+        outbox::owe(tx, &aim.subscriptions, changes, self.record.revision)
     }
 }
 

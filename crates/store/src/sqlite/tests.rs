@@ -201,7 +201,13 @@ async fn rule_a8_a_judgement_is_not_stored_on_rights_that_changed_meanwhile() {
     let tool = SwitchName::Tool(ToolName::parse("page_drop").unwrap());
     let changes =
         run.record(vec![Event::CancelRequested(CancelRequested { by: subject("alice") })], at(5)).unwrap().1;
-    let aim = log::Aim { run: run.id().clone(), at: Revision(1), writer: Writer::Anyone, now: at(5) };
+    let aim = log::Aim {
+        run: run.id().clone(),
+        at: Revision(1),
+        writer: Writer::Anyone,
+        now: at(5),
+        subscriptions: Arc::default(),
+    };
     let owed = |changes: Changes| {
         let question = log::Question { subjects: vec![subject("bob")], judge: Box::new(|_| Some(changes)) };
         let (vault, aim) = (store.vault(), aim.clone());

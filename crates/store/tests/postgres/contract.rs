@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::contract::{Damage, Harness};
-use countersign::{Accounts, Store, SwitchName};
+use countersign::{Accounts, Outbox, Store, Subscriptions, SwitchName};
 use countersign_store::PostgresStore;
 
 use crate::support::Place;
@@ -28,6 +28,16 @@ impl Harness for OnPostgres {
 
     fn accounts(&self) -> Arc<dyn Accounts> {
         Arc::clone(&self.store) as Arc<dyn Accounts>
+    }
+
+    fn outbox(&self) -> Arc<dyn Outbox> {
+        Arc::clone(&self.store) as Arc<dyn Outbox>
+    }
+
+    async fn telling(self, subscriptions: Subscriptions) -> Self {
+        let Self { place, store } = self;
+        let store = Arc::into_inner(store).expect("nobody else holds the store");
+        Self { place, store: Arc::new(store.telling(subscriptions)) }
     }
 
     async fn reopened(self) -> Self {

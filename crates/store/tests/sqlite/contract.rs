@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::support::Place;
 use async_trait::async_trait;
 use countersign::contract::{Damage, Harness};
-use countersign::{Accounts, Store, SwitchName};
+use countersign::{Accounts, Outbox, Store, Subscriptions, SwitchName};
 use countersign_store::SqliteStore;
 
 struct OnSqlite {
@@ -27,6 +27,16 @@ impl Harness for OnSqlite {
 
     fn accounts(&self) -> Arc<dyn Accounts> {
         Arc::clone(&self.store) as Arc<dyn Accounts>
+    }
+
+    fn outbox(&self) -> Arc<dyn Outbox> {
+        Arc::clone(&self.store) as Arc<dyn Outbox>
+    }
+
+    async fn telling(self, subscriptions: Subscriptions) -> Self {
+        let Self { place, store } = self;
+        let store = Arc::into_inner(store).expect("nobody else holds the store");
+        Self { place, store: Arc::new(store.telling(subscriptions)) }
     }
 
     async fn reopened(self) -> Self {

@@ -163,11 +163,53 @@ fn rule_s1_a_list_shows_what_may_be_seen() {
     assert_eq!(owners(&alice, "?owner=sue"), Vec::<Value>::new());
     assert_eq!(owners(&sue, ""), ["sue"]);
     assert_eq!(owners(&ci, ""), ["sue"]);
-    assert_eq!(owners(&root, ""), ["sue", "alice"]);
-    assert_eq!(owners(&root, "?owner=alice"), ["alice"]);
+    ci.post("/v1/runs", &behalf).expect(201);
+    alice.start("say it");
+    let page = ci.get("/v1/runs?limit=2").expect(200);
+    let next = (page["items"].as_array().unwrap().len(), &page["next"]);
+    assert_eq!(next, (2, &Value::Null), "what others started takes no place in a page");
+    assert_eq!(owners(&root, ""), ["alice", "sue", "sue", "alice"]);
+    assert_eq!(owners(&root, "?owner=alice"), ["alice", "alice"]);
     let questions = |client: &Client| client.get("/v1/pending?status=open").expect(200)["items"].clone();
     assert_eq!(questions(&alice)[0]["id"], first["pending"]["id"]);
     assert_eq!(questions(&sue), json!([]));
+}
+
+#[test]
+fn rule_r10_an_erased_run_is_gone_for_whoever_might_see_it_and_missing_for_others() {
+    let Bench { folder, serve, .. } = bench();
+    let alice = serve.client(&folder, "alice", &[]);
+    let sue = serve.client(&folder, "sue", &[]);
+    let root = serve.client(&folder, "root", &["--admin"]);
+    let scopes = "run:create,run:on_behalf,run:read,run:cancel,pending:read";
+    let ci = serve.client(&folder, "ci", &["--service", "--scopes", scopes]);
+    let started = ci.post("/v1/runs", &json!({ "input": "write it", "on_behalf_of": "alice" })).expect(201);
+    let id = text(&started["id"]).to_owned();
+    let question = alice.run(&id)["pending"].clone();
+    alice.approve(&question);
+    alice.run(&id);
+    folder.run(&["runs", "erase", &id]).expect(0);
+    let (run, pending) = (format!("/v1/runs/{id}"), format!("/v1/pending/{}", text(&question["id"])));
+    for client in [&alice, &root, &ci] {
+        let problem = client.get(&run).refused(410, "erased");
+        assert!(text(&problem["detail"]).contains("was erased at"), "{problem}");
+        client.get(&format!("{run}/events")).refused(410, "erased");
+        client.get(&pending).refused(410, "erased");
+        let line = client.get("/v1/runs").expect(200)["items"][0].clone();
+        assert_eq!((&line["id"], &line["error"]["code"]), (&json!(id), &json!("erased")));
+    }
+    for client in [&alice, &root] {
+        client.post(&format!("{run}/cancel"), &json!({})).refused(410, "erased");
+        client.decide(&question, json!({ "verdict": "approve" })).refused(410, "erased");
+        let edit = json!({ "digest": question["digest"], "calls": {} });
+        client.post(&format!("{pending}/edit"), &edit).refused(410, "erased");
+    }
+    let next = json!({ "input": "and then?", "continue_from": id });
+    alice.post("/v1/runs", &next).refused(410, "erased");
+    for path in [&run, &format!("{run}/events"), &pending] {
+        sue.get(path).refused(404, "not_found");
+    }
+    sue.post("/v1/runs", &next).refused(404, "not_found");
 }
 
 #[test]

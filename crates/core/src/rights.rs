@@ -7,6 +7,7 @@
 use crate::name::Subject;
 use crate::principal::{Principal, Scope, Standing};
 use crate::run::{PendingRecord, Run};
+use crate::summary::RunRow;
 
 impl Principal {
     /// Whether it may see the questions of runs that `owner` owns.
@@ -39,6 +40,14 @@ impl Principal {
             Standing::User | Standing::Approver if self.admin || created.owner == self.subject => true,
             Standing::User => false,
             Standing::Approver => run.open_pending().is_some() || run.pendings().any(decided),
+        }
+    }
+
+    /// Whether it may see the line of a run whose log cannot be read.
+    pub fn may_see_line(&self, row: &RunRow) -> bool {
+        match self.standing {
+            Standing::Service(scopes) => scopes.has(Scope::RunRead) && row.starter == self.subject,
+            Standing::User | Standing::Approver => self.admin || row.owner == self.subject,
         }
     }
 

@@ -91,6 +91,8 @@ pub struct RunRow {
     pub state: RunState,
     pub agent: AgentName,
     pub owner: Subject,
+    /// Who started it: the owner, or a program on the owner's behalf.
+    pub starter: Subject,
     pub unattended: bool,
     /// The run whose conversation it goes on with (R10).
     pub continues: Option<RunId>,

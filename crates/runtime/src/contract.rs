@@ -122,6 +122,7 @@ macro_rules! store_contract {
             rule_r6_twenty_claims_take_twenty_runs,
             runs_are_paged_newest_first_without_gaps_or_repeats,
             runs_are_filtered,
+            runs_are_filtered_by_who_started_them,
             pendings_are_paged_oldest_first_without_gaps_or_repeats,
             pendings_are_filtered,
             a_cursor_that_was_never_given_out_leads_nowhere,

@@ -51,6 +51,7 @@ impl From<LoadError> for DecideError {
         match error {
             LoadError::NotFound(_) => Self::Refused(DecisionRefused::NotFound),
             LoadError::Unreadable { reason, .. } => Self::Unreadable(reason),
+            LoadError::Erased { at, .. } => Self::Unreadable(format!("its content was erased at {at}")),
             LoadError::Fault(fault) => Self::NotAuditable(fault),
         }
     }

@@ -147,10 +147,12 @@ pub(crate) async fn drive(
 fn cut_off(run: &Run, error: LoadError) -> DriveError {
     match error {
         LoadError::Fault(fault) => fault.into(),
-        LoadError::NotFound(_) | LoadError::Unreadable { .. } => DriveError::Unreadable {
-            run: run.id().clone(),
-            reason: format!("what it continues is missing: {error}"),
-        },
+        LoadError::NotFound(_) | LoadError::Unreadable { .. } | LoadError::Erased { .. } => {
+            DriveError::Unreadable {
+                run: run.id().clone(),
+                reason: format!("what it continues is missing: {error}"),
+            }
+        }
     }
 }
 

@@ -80,6 +80,9 @@ impl From<LoadError> for DriveError {
         match error {
             LoadError::NotFound(run) => Self::NotFound(run),
             LoadError::Unreadable { run, reason } => Self::Unreadable { run, reason },
+            LoadError::Erased { run, at } => {
+                Self::Unreadable { run, reason: format!("its content was erased at {at}") }
+            }
             LoadError::Fault(fault) => Self::Store(fault),
         }
     }

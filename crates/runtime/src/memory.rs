@@ -273,6 +273,7 @@ impl Store for MemoryStore {
             (filter.states.is_empty() || filter.states.contains(&kept.row.state))
                 && filter.agent.as_ref().is_none_or(|agent| *agent == kept.row.agent)
                 && filter.owner.as_ref().is_none_or(|owner| *owner == kept.row.owner)
+                && filter.starter.as_ref().is_none_or(|starter| *starter == kept.row.starter)
         });
         Ok(page(found, limit, |kept| (!kept.damaged).then(|| kept.listing(now))))
     }

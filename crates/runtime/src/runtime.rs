@@ -13,6 +13,7 @@ use countersign_core::{
     ModelRef, PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject,
     ToolRequest, Zone,
 };
+use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -162,7 +163,15 @@ pub enum StartError {
     /// What it would continue has not ended.
     #[error("run {0} has not ended, so it cannot be continued yet")]
     RunNotEnded(RunId),
-    /// What it would continue cannot be read, or was erased.
+    /// The content of what it would continue was erased.
+    #[error("the content of run {run} was erased at {at}, so it cannot be continued")]
+    Erased {
+        /// The run that would be continued.
+        run: RunId,
+        /// When its content was destroyed.
+        at: Timestamp,
+    },
+    /// What it would continue cannot be read, or continues what was erased.
     #[error("run {run} cannot be continued: {reason}")]
     NotContinuable {
         /// The run that would be continued.
@@ -459,7 +468,7 @@ impl Runtime {
         // Whose it is stands in its row, also where its log cannot be read. Of a foreign run nothing is said.
         let row = match store.run(id, self.parts.clock.now()).await {
             Ok(listing) if listing.row.owner == *owner => listing.row,
-            Ok(_) | Err(LoadError::NotFound(_) | LoadError::Unreadable { .. }) => {
+            Ok(_) | Err(LoadError::NotFound(_) | LoadError::Unreadable { .. } | LoadError::Erased { .. }) => {
                 return Err(StartError::NoSuchRun(id.clone()));
             }
             Err(LoadError::Fault(fault)) => return Err(fault.into()),
@@ -472,8 +481,9 @@ impl Runtime {
             Err(LoadError::NotFound(gone)) => {
                 return Err(not_continuable(format!("run {gone} is not there")));
             }
+            Err(LoadError::Erased { run, at }) if run == *id => return Err(StartError::Erased { run, at }),
             Err(LoadError::Unreadable { run, reason }) if run == *id => return Err(not_continuable(reason)),
-            Err(unreadable @ LoadError::Unreadable { .. }) => {
+            Err(unreadable @ (LoadError::Unreadable { .. } | LoadError::Erased { .. })) => {
                 return Err(not_continuable(unreadable.to_string()));
             }
             Err(LoadError::Fault(fault)) => return Err(fault.into()),
@@ -503,6 +513,8 @@ impl Runtime {
         let run = self.load(id).await.map_err(|error| match error {
             LoadError::NotFound(run) => CancelError::NotFound(run),
             LoadError::Unreadable { reason, .. } => CancelError::Unreadable(reason),
+            // Only what has ended is erased.
+            LoadError::Erased { .. } => CancelError::NotCancellable,
             LoadError::Fault(fault) => CancelError::Store(fault),
         })?;
         if !by.may_cancel(&run) {
@@ -512,7 +524,7 @@ impl Runtime {
         let cancelled = self.append_anyway(run, |run| run.cancellation(&by.subject, at).ok()).await;
         match cancelled {
             Ok(Some(run)) => Ok(run),
-            Ok(None) => Err(CancelError::NotCancellable),
+            Ok(None) | Err(LoadError::Erased { .. }) => Err(CancelError::NotCancellable),
             Err(LoadError::NotFound(run)) => Err(CancelError::NotFound(run)),
             Err(LoadError::Unreadable { reason, .. }) => Err(CancelError::Unreadable(reason)),
             Err(LoadError::Fault(fault)) => Err(fault.into()),

@@ -158,6 +158,14 @@ pub enum LoadError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Its content was destroyed, as somebody asked (R10). What stands in clear is still listed.
+    #[error("run {run} cannot be read: its content was erased at {at}")]
+    Erased {
+        /// The run.
+        run: RunId,
+        /// When.
+        at: Timestamp,
+    },
     /// The store failed.
     #[error(transparent)]
     Fault(#[from] StoreFault),
@@ -265,6 +273,8 @@ pub struct RunFilter {
     pub agent: Option<AgentName>,
     /// Only of this owner.
     pub owner: Option<Subject>,
+    /// Only what this one started, whoever owns it.
+    pub starter: Option<Subject>,
 }
 
 /// Which pendings to list; oldest first.

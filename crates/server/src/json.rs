@@ -5,8 +5,8 @@
 
 use countersign::{
     Agent, Arguments, Because, Clearance, Deadline, Decided, EnableState, End, Entry, Event, GroupName,
-    GroupSetting, HeldCall, Models, Origin, Pause, PendingRecord, Question, RemoteApproval, Run, RunListing,
-    Switch, Switches, ToolSpec, Verdict, Word, WorkBegan, needs_approval, runs_unattended,
+    GroupSetting, HeldCall, LoadError, Models, Origin, Pause, PendingRecord, Question, RemoteApproval, Run,
+    RunListing, Switch, Switches, ToolSpec, Verdict, Word, WorkBegan, needs_approval, runs_unattended,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -61,8 +61,12 @@ pub(crate) fn run(run: &Run, leased: bool, view: View) -> Value {
 }
 
 /// A run whose log cannot be read: what its row says, with the reason.
-pub(crate) fn unreadable_run(listing: &RunListing, reason: &str) -> Value {
+pub(crate) fn unreadable_run(listing: &RunListing, why: &LoadError) -> Value {
     let row = &listing.row;
+    let code = match why {
+        LoadError::Erased { .. } => "erased",
+        _ => "unreadable_state",
+    };
     json!({
         "id": row.id,
         "status": listing.status(),
@@ -75,7 +79,7 @@ pub(crate) fn unreadable_run(listing: &RunListing, reason: &str) -> Value {
         "output": null,
         "truncated": row.limit.is_some(),
         "stop_reason": null,
-        "error": { "code": "unreadable_state", "detail": reason },
+        "error": { "code": code, "detail": why.to_string() },
         "pending": null,
         "created_at": time(row.created_at),
         "updated_at": time(row.updated_at),

@@ -70,7 +70,18 @@ impl Chain {
     /// The MAC of the row.
     pub(crate) fn row(&self, row: &RunRow, revision: u64, head: &Mac, erased_at: Option<Timestamp>) -> Mac {
         let RunRow {
-            id, state, agent, owner, unattended, continues, iterations, usage, limit, failure, ..
+            id,
+            state,
+            agent,
+            owner,
+            starter,
+            unattended,
+            continues,
+            iterations,
+            usage,
+            limit,
+            failure,
+            ..
         } = row;
         let numbers = [
             revision,
@@ -99,11 +110,13 @@ impl Chain {
         ];
         fields.extend(numbers.iter().map(<[u8; 8]>::as_slice));
         fields.extend(times.iter().chain(&optionals).map(String::as_bytes));
-        // Fields more, which no row had before there was erasure, and none before there were continuations. One
-        // is a time and the other an id, so neither can be taken for the other.
+        // Fields more, which no row had before there was erasure, continuations, and programs that start runs for
+        // others. One is a time, one an id, and one begins as neither does, so none can be taken for another.
         let erased_at = erased_at.map(time::text);
         fields.extend(erased_at.iter().map(String::as_bytes));
         fields.extend(continues.iter().map(|run| run.as_str().as_bytes()));
+        let starter = (starter != owner).then(|| optional(Some(starter.as_str())));
+        fields.extend(starter.iter().map(String::as_bytes));
         mac(&self.0, "countersign/row/v1", &fields)
     }
 }

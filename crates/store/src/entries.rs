@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use countersign::{Changes, Entry, Event, StoreFault, UnreadableEvent};
+use countersign::{Changes, Entry, Event, LoadError, RunId, StoreFault, UnreadableEvent};
 use jiff::Timestamp;
 
 use crate::chain::{Chain, Root};
@@ -43,6 +43,16 @@ pub(crate) enum Broken {
     Sealed { seq: u64, why: Unopened },
     #[error("entry {seq}: {why}")]
     Event { seq: u64, why: UnreadableEvent },
+}
+
+impl Broken {
+    /// Why the log of `run` cannot be loaded.
+    pub(crate) fn of(self, run: &RunId) -> LoadError {
+        match self {
+            Self::Erased { at } => LoadError::Erased { run: run.clone(), at },
+            other => LoadError::Unreadable { run: run.clone(), reason: other.to_string() },
+        }
+    }
 }
 
 /// An entry as it is stored.

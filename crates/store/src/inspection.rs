@@ -162,12 +162,24 @@ fn derived(run: &Run, asked: &PendingRecord) -> PendingRow {
 /// The first column in which two rows of one run differ.
 fn difference(stored: &RunRow, derived: &RunRow) -> Option<&'static str> {
     let RunRow {
-        id: _, state, agent, owner, unattended, continues, iterations, usage, limit, failure, ..
+        id: _,
+        state,
+        agent,
+        owner,
+        starter,
+        unattended,
+        continues,
+        iterations,
+        usage,
+        limit,
+        failure,
+        ..
     } = derived;
-    let same: [(&'static str, bool); 12] = [
+    let same: [(&'static str, bool); 13] = [
         ("state", stored.state == *state),
         ("agent", stored.agent == *agent),
         ("owner", stored.owner == *owner),
+        ("starter", stored.starter == *starter),
         ("unattended", stored.unattended == *unattended),
         ("continues", stored.continues == *continues),
         ("iterations", stored.iterations == *iterations),

@@ -192,7 +192,7 @@ pub(crate) struct RunRecord {
 
 impl RunRecord {
     /// The columns that [`RunRecord::read`] needs.
-    pub(crate) const COLUMNS: &'static str = "number, id, state, agent, owner, unattended, iterations, input_tokens, \
+    pub(crate) const COLUMNS: &'static str = "number, id, state, agent, owner, starter, unattended, iterations, input_tokens, \
         output_tokens, cached_input_tokens, unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, \
         revision, head, mac, key, lease_token, lease_until, erased_at, continues";
 
@@ -206,6 +206,7 @@ impl RunRecord {
                 state: cells.word("state", RunState::from_word)?,
                 agent: cells.name::<AgentName>("agent")?,
                 owner: cells.name::<Subject>("owner")?,
+                starter: cells.name::<Subject>("starter")?,
                 unattended: cells.flag("unattended")?,
                 continues: match cells.optional_text("continues")? {
                     None => None,

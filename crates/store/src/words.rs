@@ -1,6 +1,6 @@
 //! The words by which a list is walked.
 //!
-//! Invariant: the indexes are in the order of the numbers only within one owner or agent and one word, so a list is a
+//! Invariant: the indexes are in the order of the numbers only within one starter, owner or agent and one word, so a list is a
 //! merge of one walk for each word that it may show. Whoever asks for no word in particular is shown all that are
 //! known; a row with another one could not be read. Not here: SQL, which each database spells by itself.
 
@@ -8,7 +8,8 @@ use countersign::{PendingFilter, PendingStatus, RunFilter, RunState};
 
 /// The states of a list of runs, each to be walked by itself; `[None]`: all of them together, by key.
 pub(crate) fn of_runs(filter: &RunFilter) -> Vec<Option<RunState>> {
-    let is_by_key = filter.states.is_empty() && filter.owner.is_none() && filter.agent.is_none();
+    let RunFilter { states, agent, owner, starter } = filter;
+    let is_by_key = states.is_empty() && agent.is_none() && owner.is_none() && starter.is_none();
     if is_by_key {
         return vec![None];
     }

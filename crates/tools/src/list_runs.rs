@@ -79,7 +79,7 @@ impl ListRuns {
                 status.is_some_and(|word| [false, true].iter().any(|leased| state.status(*leased) == word))
             })
             .collect();
-        let filter = RunFilter { states, agent: None, owner: Some(owner.clone()) };
+        let filter = RunFilter { states, agent: None, owner: Some(owner.clone()), starter: None };
         let (mut runs, mut cursor) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = self.records.store.runs(&filter, now, PAGE_ROWS, cursor.as_deref()).await;

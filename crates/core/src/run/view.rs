@@ -162,6 +162,7 @@ impl Run {
             state: self.state(),
             agent: self.created.agent.clone(),
             owner: self.created.owner.clone(),
+            starter: self.created.starter.clone(),
             unattended: self.created.unattended,
             continues: self.created.continues.clone(),
             iterations: self.iterations,

@@ -96,7 +96,36 @@ pub async fn runs_are_filtered<H: Harness>() {
         (vec![RunState::Failed], Some("a"), Some("bob"), &[]),
         (vec![], Some("c"), None, &[]),
     ] {
-        let filter = RunFilter { states, agent: agent_name.map(agent), owner: owner.map(subject) };
+        let filter =
+            RunFilter { states, agent: agent_name.map(agent), owner: owner.map(subject), starter: None };
+        for limit in [1, 2, 10] {
+            assert_eq!(
+                all_runs(&*store, &filter, limit, async |_| {}).await,
+                ids(expected),
+                "{filter:?} by {limit}"
+            );
+        }
+    }
+}
+
+pub async fn runs_are_filtered_by_who_started_them<H: Harness>() {
+    let harness = H::fresh().await;
+    let store = harness.store();
+    start(&*store, 1).await;
+    start_for_alice(&*store, 2, "robot").await;
+    start_as(&*store, 3, "default", "robot").await;
+    let ended = start_for_alice(&*store, 4, "robot").await;
+    go_on(&*store, &ended, vec![words("done"), completion()], at(9)).await;
+    for (states, owner, starter, expected) in [
+        (vec![], None, "robot", &[4, 3, 2][..]),
+        (vec![], Some("alice"), "robot", &[4, 2]),
+        (vec![RunState::Active], None, "robot", &[3, 2]),
+        (vec![RunState::Completed, RunState::Active], Some("alice"), "robot", &[4, 2]),
+        (vec![], None, "alice", &[1]),
+        (vec![], None, "nobody", &[]),
+    ] {
+        let filter =
+            RunFilter { states, agent: None, owner: owner.map(subject), starter: Some(subject(starter)) };
         for limit in [1, 2, 10] {
             assert_eq!(
                 all_runs(&*store, &filter, limit, async |_| {}).await,

@@ -66,6 +66,14 @@ pub async fn start_as(store: &dyn Store, number: u8, agent: &str, owner: &str) -
     run
 }
 
+/// Stores a new run of alice's that `starter` started for her.
+pub async fn start_for_alice(store: &dyn Store, number: u8, starter: &str) -> Run {
+    let created = Created { starter: subject(starter), ..created("default", "alice") };
+    let (run, changes) = done(Run::create(run_id(number), created, Vec::new(), at(i64::from(number))));
+    done(store.create(changes).await);
+    run
+}
+
 /// Stores a new run of alice's that continues another.
 ///
 /// # Errors

@@ -120,17 +120,16 @@ async fn listed(arguments: List, invocation: Invocation) -> Result<Exit, Failure
         let loaded = match session.load(&row.id).await {
             Ok((_, run)) => Ok(run),
             Err(LoadError::Fault(fault)) => return Err(Failure::store("a run cannot be read", &fault)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         };
-        let erased = loaded.is_err() && matches!(session.setup.store.erased_at(&row.id).await, Ok(Some(_)));
         let task = match &loaded {
             Ok(run) => escape::short(&show::pending::task(run), 60),
-            Err(_) if erased => "(erased)".to_owned(),
+            Err(LoadError::Erased { .. }) => "(erased)".to_owned(),
             Err(_) => "(cannot be read)".to_owned(),
         };
         items.push(match &loaded {
             Ok(run) => session.run_json(run, listing.leased, view),
-            Err(reason) => json::unreadable_run(listing, reason),
+            Err(why) => json::unreadable_run(listing, why),
         });
         rows.push(vec![
             row.id.to_string(),

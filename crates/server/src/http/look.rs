@@ -42,11 +42,11 @@ impl App {
         match self.load(&id).await {
             Ok(seen) if may(principal, &seen.run) => Ok(seen),
             Ok(_) => Err(Problem::not_found("run")),
-            // That a run cannot be read is told to those who own it.
-            Err(error @ LoadError::Unreadable { .. }) => {
+            // That a run cannot be read is told to those whose it is by its row.
+            Err(error @ (LoadError::Unreadable { .. } | LoadError::Erased { .. })) => {
                 let listing = self.store().run(&id, self.clock().now()).await;
-                let owned = listing.is_ok_and(|listing| listing.row.owner == principal.subject);
-                Err(if owned || principal.admin { error.into() } else { Problem::not_found("run") })
+                let seen = listing.is_ok_and(|listing| principal.may_see_line(&listing.row));
+                Err(if seen || principal.admin { error.into() } else { Problem::not_found("run") })
             }
             Err(error) => Err(error.into()),
         }

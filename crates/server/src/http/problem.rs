@@ -8,6 +8,7 @@ use std::error::Error as _;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign::{LoadError, NotAName, StartError, StoreFault};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::log;
@@ -89,6 +90,15 @@ impl Problem {
         )
     }
 
+    /// The content of the run was destroyed, as somebody asked (R10).
+    pub(crate) fn erased(at: Timestamp) -> Self {
+        Self::new(
+            StatusCode::GONE,
+            "erased",
+            format!("the content of this run was erased at {at}; only its line in the list of runs is left"),
+        )
+    }
+
     /// The store failed; nothing has changed.
     pub(crate) fn store(fault: &StoreFault) -> Self {
         // Why is for the operator, who can do something about it.
@@ -133,6 +143,7 @@ impl From<LoadError> for Problem {
         match error {
             LoadError::NotFound(_) => Self::not_found("run"),
             LoadError::Fault(fault) => Self::store(&fault),
+            LoadError::Erased { at, .. } => Self::erased(at),
             // What else there may be is no state that can be shown.
             LoadError::Unreadable { .. } | _ => Self::unreadable(),
         }
@@ -150,6 +161,7 @@ impl From<StartError> for Problem {
             ),
             StartError::NoSuchRun(_) => Self::not_found("run"),
             StartError::RunNotEnded(_) => Self::new(StatusCode::CONFLICT, "run_not_ended", error.to_string()),
+            StartError::Erased { at, .. } => Self::erased(*at),
             StartError::NotContinuable { .. } => {
                 Self::new(StatusCode::CONFLICT, "not_continuable", error.to_string())
             }

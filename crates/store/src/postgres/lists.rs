@@ -78,7 +78,9 @@ impl PostgresStore {
         let owner = filter.owner.as_ref().map(|owner| owner.as_str());
         let agent = filter.agent.as_ref().map(|agent| agent.as_str());
         let at_most = one_more(limit);
+        let starter = filter.starter.as_ref().map(|starter| starter.as_str());
         let mut select = Select::new(RunRecord::COLUMNS, "runs", "<", &before);
+        select.and("starter", starter.as_ref());
         select.and("owner", owner.as_ref());
         select.and("agent", agent.as_ref());
         let states = words::of_runs(filter).into_iter().map(|state| state.map(RunState::as_str));

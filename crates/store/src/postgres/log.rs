@@ -77,8 +77,8 @@ fn end_statement() -> String {
 
 const INSERT_RUN: &str = "INSERT INTO runs (id, state, agent, owner, unattended, iterations, input_tokens, output_tokens, \
      cached_input_tokens, unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, revision, head, mac, \
-     key, continues) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
+     key, continues, starter) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
 
 /// What a run was created with never changes. The indexes are kept only where their columns changed, which
 /// PostgreSQL sees by itself.
@@ -138,7 +138,7 @@ impl PostgresStore {
         let times = [time::text(row.created_at), time::text(row.updated_at)];
         let finished_at = row.finished_at.map(time::text);
         let continues = row.continues.as_ref().map(RunId::as_str);
-        let parameters: [Parameter<'_>; 20] = [
+        let parameters: [Parameter<'_>; 21] = [
             &row.id.as_str(),
             &row.state.as_str(),
             &row.agent.as_str(),
@@ -159,6 +159,7 @@ impl PostgresStore {
             &mac.as_slice(),
             &sealed_key,
             &continues,
+            &row.starter.as_str(),
         ];
         let start = async {
             let Some(key) = started else { return Ok(()) };
@@ -308,7 +309,7 @@ impl PostgresStore {
         });
         match entries {
             Ok(entries) => Ok(Log { entries }),
-            Err(broken) => Err(LoadError::Unreadable { run: run.clone(), reason: broken.to_string() }),
+            Err(broken) => Err(broken.of(run)),
         }
     }
 }

@@ -35,10 +35,16 @@ impl Walk {
 
 /// The statement of a page of runs, newest first.
 pub(super) fn runs_statement(filter: &RunFilter) -> String {
-    let by = filter.owner.as_ref().map(|_| "owner").or(filter.agent.as_ref().map(|_| "agent"));
+    let by = [
+        ("starter", filter.starter.is_some()),
+        ("owner", filter.owner.is_some()),
+        ("agent", filter.agent.is_some()),
+    ];
+    let by = by.into_iter().find_map(|(column, is_wanted)| is_wanted.then_some(column));
     let walks = words::of_runs(filter).into_iter().map(|state| {
         let mut walk =
             Walk { select: format!("SELECT {} FROM runs WHERE number < :before", RunRecord::COLUMNS), by };
+        walk.and("starter", filter.starter.is_some());
         walk.and("owner", filter.owner.is_some());
         walk.and("agent", filter.agent.is_some());
         walk.select + &state.map(|state| format!(" AND state = '{}'", state.as_str())).unwrap_or_default()
@@ -60,6 +66,7 @@ pub(super) fn runs(
         .query_map(
             named_params! {
                 ":before": before,
+                ":starter": filter.starter.as_ref().map(|starter| starter.as_str()),
                 ":owner": filter.owner.as_ref().map(|owner| owner.as_str()),
                 ":agent": filter.agent.as_ref().map(|agent| agent.as_str()),
                 ":limit": one_more(limit),

@@ -77,9 +77,10 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
     let revision = entries.len() as u64;
     tx.prepare_cached(
         "INSERT INTO runs (id, state, agent, owner, unattended, iterations, input_tokens, output_tokens, cached_input_tokens, \
-         unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, revision, head, mac, key, ticket, continues) \
+         unknown_calls, limit_reached, failure, created_at, updated_at, finished_at, revision, head, mac, key, ticket, continues, \
+         starter) \
          VALUES (:id, :state, :agent, :owner, :unattended, :iterations, :input, :output, :cached, :unknown, :limit, :failure, \
-         :created, :updated, :finished, :revision, :head, :mac, :key, :ticket, :continues)",
+         :created, :updated, :finished, :revision, :head, :mac, :key, :ticket, :continues, :starter)",
     )
     .and_then(|mut insert| {
         insert.execute(named_params! {
@@ -103,6 +104,7 @@ pub(super) fn create(tx: &Transaction<'_>, vault: &Vault, changes: &Changes) -> 
             ":mac": chain.row(row, revision, &head, None),
             ":key": sealed_key,
             ":ticket": ticket,
+            ":starter": row.starter.as_str(),
             ":continues": row.continues.as_ref().map(|run| run.as_str()),
         })
     })
@@ -324,7 +326,7 @@ pub(super) fn load(tx: &Transaction<'_>, vault: &Vault, run: &RunId) -> Result<L
     let record = readable(tx, vault, run)?;
     match entries::all(tx, vault, &record)? {
         Ok(entries) => Ok(Log { entries }),
-        Err(broken) => Err(LoadError::Unreadable { run: run.clone(), reason: broken.to_string() }),
+        Err(broken) => Err(broken.of(run)),
     }
 }
 

@@ -67,8 +67,9 @@ fn run_filters() -> Vec<RunFilter> {
     let states = [&[][..], &[RunState::Failed], &[RunState::Active, RunState::WaitingForApproval]];
     let pick = |choice: u8, bit: u8| choice & bit != 0;
     let filters = states.iter().flat_map(|states| {
-        (0..4).map(move |choice| RunFilter {
+        (0..8).map(move |choice| RunFilter {
             states: states.to_vec(),
+            starter: pick(choice, 4).then(|| subject("dora")),
             agent: pick(choice, 1).then(|| AgentName::parse("rare").unwrap()),
             owner: pick(choice, 2).then(|| subject("dora")),
         })
@@ -338,10 +339,11 @@ async fn rule_r1_doctor_finds_rows_that_do_not_follow_from_their_log() {
     assert!(examine().await.is_empty());
     let id = run.id();
     type Change = fn(&mut RunRow);
-    let changes: [(&str, Change); 12] = [
+    let changes: [(&str, Change); 13] = [
         ("state", |row| row.state = RunState::NeedsResolution),
         ("agent", |row| row.agent = AgentName::parse("other").unwrap()),
         ("owner", |row| row.owner = subject("mallory")),
+        ("starter", |row| row.starter = subject("mallory")),
         ("unattended", |row| row.unattended = true),
         ("continues", |row| row.continues = Some(row.id.clone())),
         ("iterations", |row| row.iterations += 1),
@@ -400,7 +402,7 @@ fn forge(store: &SqliteStore, run: &Run, change: fn(&mut RunRow)) {
         connection
             .execute(
                 "UPDATE runs SET state = ?1, agent = ?2, owner = ?3, unattended = ?4, iterations = ?5, unknown_calls = ?6, \
-                 limit_reached = ?7, failure = ?8, created_at = ?9, updated_at = ?10, finished_at = ?11, mac = ?12, continues = ?13",
+                 limit_reached = ?7, failure = ?8, created_at = ?9, updated_at = ?10, finished_at = ?11, mac = ?12, continues = ?13, starter = ?14",
                 (
                     row.state.as_str(),
                     row.agent.as_str(),
@@ -415,6 +417,7 @@ fn forge(store: &SqliteStore, run: &Run, change: fn(&mut RunRow)) {
                     row.finished_at.map(time::text),
                     mac,
                     row.continues.as_ref().map(|run| run.as_str()),
+                    row.starter.as_str(),
                 ),
             )
             .unwrap();

@@ -91,10 +91,12 @@ async fn ask_everything(store: &PostgresStore, rare: &Run) {
             let wanted =
                 || (pick(choice, 1).then(|| agent("rare")), pick(choice, 2).then(|| subject("dora")));
             for states in [&[][..], &[RunState::WaitingForApproval], &[RunState::Active, RunState::Failed]] {
-                let (agent, owner) = wanted();
-                let filter = RunFilter { states: states.to_vec(), agent, owner };
-                store.runs(&filter, at(5), 50, None).await.unwrap();
-                store.runs(&filter, at(5), 50, Some("4000")).await.unwrap();
+                for starter in [None, Some(subject("dora"))] {
+                    let (agent, owner) = wanted();
+                    let filter = RunFilter { states: states.to_vec(), agent, owner, starter };
+                    store.runs(&filter, at(5), 50, None).await.unwrap();
+                    store.runs(&filter, at(5), 50, Some("4000")).await.unwrap();
+                }
             }
             for status in [None, Some(PendingStatus::Open), Some(PendingStatus::Denied)] {
                 for run in [None, Some(run_id(2))] {

@@ -39,6 +39,7 @@ pub(super) async fn list_runs(
     let mut owner = params.take("owner", |text| Subject::parse(text).ok())?;
     params.done()?;
     let principal = caller.principal();
+    let mut starter = None;
     match principal.standing {
         Standing::User | Standing::Approver if !principal.admin => {
             if owner.as_ref().is_some_and(|owner| *owner != principal.subject) {
@@ -46,10 +47,11 @@ pub(super) async fn list_runs(
             }
             owner = Some(principal.subject.clone());
         }
-        Standing::User | Standing::Approver | Standing::Service(_) => {}
+        Standing::User | Standing::Approver => {}
+        Standing::Service(_) => starter = Some(principal.subject.clone()),
     }
     let (states, leased) = status.unwrap_or_default();
-    let filter = RunFilter { states, agent, owner };
+    let filter = RunFilter { states, agent, owner, starter };
     let now = app.clock().now();
     let found = app.store().runs(&filter, now, page.limit, page.after.as_deref()).await?;
     let view = View { admin: principal.admin, listed: true };
@@ -62,8 +64,8 @@ pub(super) async fn list_runs(
             match run {
                 Ok(run) if principal.may_see(&run) => items.push(app.shown(&run, listing.leased, view)),
                 // One that cannot be read hides no other (R2).
-                Err(error) if !principal.is_service() => {
-                    items.push(json::unreadable_run(listing, &error.to_string()));
+                Err(error) if principal.may_see_line(&listing.row) => {
+                    items.push(json::unreadable_run(listing, &error));
                 }
                 Ok(_) | Err(_) => {}
             }

@@ -48,10 +48,10 @@ pub(crate) enum Broken {
 impl Broken {
     /// Why the log of `run` cannot be loaded.
     pub(crate) fn of(self, run: &RunId) -> LoadError {
-        match self {
-            Self::Erased { at } => LoadError::Erased { run: run.clone(), at },
-            other => LoadError::Unreadable { run: run.clone(), reason: other.to_string() },
+        if let Self::Erased { at } = self {
+            return LoadError::Erased { run: run.clone(), at };
         }
+        LoadError::Unreadable { run: run.clone(), reason: self.to_string() }
     }
 }
 

@@ -93,6 +93,10 @@ fn case_c16_a_body_that_is_not_exactly_right_starts_nothing() {
     refused(r#"{"input":"x"} {}"#, 422, "malformed");
     refused(r#"["x"]"#, 422, "malformed");
     refused("{", 422, "malformed");
+    for nothing in ["", " ", "null"] {
+        refused(nothing, 422, "malformed");
+        root.ask("POST", "/v1/policy/explain", &[], Some(nothing)).refused(422, "malformed");
+    }
     refused(&format!("{{\"input\":{}{}}}", "[".repeat(100), "]".repeat(100)), 422, "malformed");
     assert_eq!(refused(r"{}", 422, "invalid_field")["errors"][0]["detail"], "missing field `input`");
     refused(r#"{"input":7}"#, 422, "invalid_field");

@@ -5,9 +5,12 @@
 
 mod shapes;
 
+use std::collections::BTreeSet;
+
 use utoipa::OpenApi as _;
+use utoipa::openapi::schema::{AdditionalProperties, ArrayItems};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{Components, InfoBuilder, License, OpenApi};
+use utoipa::openapi::{Components, InfoBuilder, License, OpenApi, RefOr, Schema};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::access::Access;
@@ -56,7 +59,59 @@ pub(crate) fn document() -> OpenApi {
         }
         router = router.routes(endpoint);
     }
-    router.into_openapi()
+    let mut document = router.into_openapi();
+    close_bodies(&mut document);
+    document
+}
+
+/// A body is read strictly, so what it may hold is what its shape names, and nothing else.
+fn close_bodies(document: &mut OpenApi) {
+    let Some(components) = document.components.as_mut() else { return };
+    let items = document.paths.paths.values();
+    let operations = items.flat_map(|item| [&item.get, &item.post, &item.patch, &item.put, &item.delete]);
+    let bodies = operations.flatten().filter_map(|operation| match operation.request_body.as_ref()? {
+        RefOr::T(body) => Some(body.content.values()),
+        RefOr::Ref(_) => None,
+    });
+    let mut open: Vec<String> = Vec::new();
+    for content in bodies.flatten() {
+        if let RefOr::T(content) = content
+            && let Some(RefOr::Ref(shape)) = &content.schema
+        {
+            open.push(shape.ref_location.clone());
+        }
+    }
+    let mut closed = BTreeSet::new();
+    while let Some(place) = open.pop() {
+        let Some(name) = place.strip_prefix("#/components/schemas/") else { continue };
+        if let Some(shape) = components.schemas.get_mut(name)
+            && closed.insert(place.clone())
+        {
+            close(shape, &mut open);
+        }
+    }
+}
+
+/// Closes a shape, and collects what it refers to. A map of any names stays one.
+fn close(shape: &mut RefOr<Schema>, open: &mut Vec<String>) {
+    match shape {
+        RefOr::Ref(reference) => open.push(reference.ref_location.clone()),
+        RefOr::T(Schema::Object(object)) => {
+            object.properties.values_mut().for_each(|part| close(part, open));
+            if !object.properties.is_empty() && object.additional_properties.is_none() {
+                object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+            }
+        }
+        RefOr::T(Schema::Array(array)) => {
+            if let ArrayItems::RefOrSchema(items) = &mut array.items {
+                close(items, open);
+            }
+        }
+        RefOr::T(Schema::OneOf(parts)) => parts.items.iter_mut().for_each(|part| close(part, open)),
+        RefOr::T(Schema::AnyOf(parts)) => parts.items.iter_mut().for_each(|part| close(part, open)),
+        // Parts that are one object together cannot be closed each by itself.
+        RefOr::T(_) => {}
+    }
 }
 
 /// The description as text, as it is committed.

@@ -14,7 +14,7 @@ use crate::json;
 #[utoipa::path(
     get, path = "/v1/agents", tag = "agents",
     params(
-        ("limit" = Option<u32>, Query, description = "The most items, from 1 to 200."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "The most items, from 1 to 200."),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
     ),
     responses(

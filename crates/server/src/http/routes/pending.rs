@@ -20,7 +20,7 @@ use crate::json::View;
         ("status" = Option<String>, Query, description = "Only of this status."),
         ("agent" = Option<String>, Query, description = "Only of this agent's runs."),
         ("run" = Option<String>, Query, description = "Only of this run."),
-        ("limit" = Option<u32>, Query, description = "The most items, from 1 to 200."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "The most items, from 1 to 200."),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
     ),
     responses(

@@ -49,6 +49,7 @@ pub(crate) struct StartRun {
 
 /// A text, or the conversation so far.
 #[derive(utoipa::ToSchema)]
+#[serde(untagged)]
 #[schema(as = Input)]
 #[expect(dead_code, reason = "only describes what `Messages` reads")]
 pub(crate) enum Input {

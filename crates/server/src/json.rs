@@ -63,10 +63,7 @@ pub(crate) fn run(run: &Run, leased: bool, view: View) -> Value {
 /// A run whose log cannot be read: what its row says, with the reason.
 pub(crate) fn unreadable_run(listing: &RunListing, why: &LoadError) -> Value {
     let row = &listing.row;
-    let code = match why {
-        LoadError::Erased { .. } => "erased",
-        _ => "unreadable_state",
-    };
+    let code = if matches!(why, LoadError::Erased { .. }) { "erased" } else { "unreadable_state" };
     json!({
         "id": row.id,
         "status": listing.status(),

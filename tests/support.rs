@@ -5,7 +5,6 @@ pub(crate) mod model;
 pub(crate) mod openai;
 pub(crate) mod page;
 #[path = "../crates/store/tests/postgres/server.rs"]
-#[expect(dead_code, reason = "the store's own tests ask it for more")]
 pub(crate) mod postgres;
 pub(crate) mod pty;
 pub(crate) mod receiver;

@@ -100,7 +100,7 @@ fn human() -> Histogram {
 }
 
 fn label<const N: usize>(labels: [(&'static str, Cow<'static, str>); N]) -> Labels {
-    labels.to_vec()
+    labels.into()
 }
 
 impl Default for Metrics {

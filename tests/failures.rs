@@ -198,7 +198,7 @@ fn output_that_cannot_be_written_is_told_and_a_reader_that_went_away_is_not() {
 fn with_small_files(folder: &Folder, arguments: &[&str]) -> Done {
     let program = env!("CARGO_BIN_EXE_countersign");
     let mut command = std::process::Command::new("/bin/sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh", program]).args(arguments);
+    command.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$@\"", "sh", program]).args(arguments);
     command
         .current_dir(folder.path(""))
         .env_clear()
@@ -218,7 +218,8 @@ fn a_database_that_cannot_grow_loses_nothing() {
     folder.configure(server.url(), "");
     folder.run(&["run", "x"]).expect(3);
     let open = folder.open();
-    let failed = with_small_files(&folder, &["run", &"long ".repeat(24_000)]).expect(4);
+    // An argument has at most 128 kB; a quotation mark is stored as two characters.
+    let failed = with_small_files(&folder, &["run", &"\"".repeat(120_000)]).expect(4);
     assert!(
         failed.one_sentence().contains("the run could not be stored, so nothing was started"),
         "{failed:?}"

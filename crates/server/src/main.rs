@@ -71,7 +71,8 @@ mod tests {
             if thread::current().id() == here { kept.lock().unwrap().push(fault(info)) } else { before(info) }
         }));
         let line = line!() + 1;
-        let words = panic::catch_unwind(|| panic!("the key is {}", "s3cret")).unwrap_err();
+        let words =
+            panic::catch_unwind(|| panic!("the key is {}", std::hint::black_box("s3cret"))).unwrap_err();
         drop(panic::take_hook());
         assert_eq!(words.downcast_ref::<String>().unwrap(), "the key is s3cret");
         let said = said.lock().unwrap();

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::show;
+use crate::log;
 
 /// How often it is looked whether something is owed.
 const POLL: Duration = Duration::from_secs(1);
@@ -128,12 +128,12 @@ impl Told {
         match self.receiver.webhook.send(&message::id(notice), now, body).await {
             Sent::Told => {
                 if !self.is_well.swap(true, Ordering::Relaxed) {
-                    show::err(&format!("the webhook {} takes messages again", self.receiver.name));
+                    log::note(&format!("the webhook {} takes messages again", self.receiver.name));
                 }
                 Telling::Told
             }
             Sent::Gone => {
-                show::err(&format!(
+                log::warn(&format!(
                     "the webhook {0} answered that it is gone (410): it is told nothing any more; once it is there again, \
                      `webhooks enable {0}`",
                     self.receiver.name
@@ -158,7 +158,7 @@ impl Told {
 
     fn again(&self, notice: &Notice, why: &str, retry_after: Option<Duration>) -> Telling {
         let Some(wait) = wait(notice.attempts, self.clock.random()) else {
-            show::err(&format!(
+            log::warn(&format!(
                 "the webhook {} was not told of {} in {ATTEMPTS_MAX} attempts ({why}): given up",
                 self.receiver.name,
                 message::id(notice)
@@ -175,7 +175,7 @@ impl Told {
 
     fn fell_ill(&self, why: &str) {
         if self.is_well.swap(false, Ordering::Relaxed) {
-            show::err(&format!("the webhook {}: {why}", self.receiver.name));
+            log::warn(&format!("the webhook {}: {why}", self.receiver.name));
         }
     }
 }

@@ -213,6 +213,7 @@ fn events_are_a_list_after_a_sequence_and_a_stream_that_ends_with_the_run() {
     }
     assert_eq!(root.get(&format!("{path}?after=0")).expect(200)["items"], json!(all[1..]));
     assert_eq!(root.get(&format!("{path}?after=99")).expect(200)["items"], json!([]));
+    root.get(&format!("{path}?after=9223372036854775808")).refused(422, "invalid_parameter");
     let first = root.get(&format!("{path}?limit=1")).expect(200);
     let second = root.get(&format!("{path}?limit=1&cursor={}", text(&first["next"]))).expect(200);
     assert_eq!((&first["items"][0], &second["items"][0]), (&all[0], &all[1]));

@@ -48,7 +48,8 @@ pub(super) async fn list_events(
 ) -> Answer<Response> {
     let seen = app.seen(&id, &caller).await?;
     let page = params.page("events")?;
-    let after = params.take("after", |text| text.parse::<u64>().ok())?;
+    let after = params
+        .take("after", |text| text.parse::<u64>().ok().filter(|after| i64::try_from(*after).is_ok()))?;
     params.done()?;
     if !wants_stream(&headers) {
         let from_cursor = page.after.as_deref().and_then(|after| after.parse().ok());

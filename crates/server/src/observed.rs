@@ -124,6 +124,11 @@ impl Store for Observed {
         self.loaded(self.store.load(run).await)
     }
 
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+        let logs = self.faulted(self.store.load_each(runs).await)?;
+        Ok(logs.into_iter().map(|log| self.loaded(log)).collect())
+    }
+
     async fn revision(&self, run: &RunId) -> Result<Revision, LoadError> {
         self.loaded(self.store.revision(run).await)
     }

@@ -145,13 +145,14 @@ fn rule_g6_a_skill_that_vanished_meanwhile_lets_nothing_of_a_waiting_run_start_a
 #[test]
 fn rule_s2_a_skill_behind_a_link_is_as_read_only_as_one_in_its_place() {
     // The folder of the skill is a link, or its file is.
-    for (link, to) in
-        [("skills/editor", "../shared/editor"), ("skills/editor/SKILL.md", "../../shared/editor/SKILL.md")]
-    {
-        let path = "shared/editor/SKILL.md";
+    for (link, to) in [
+        ("skills/editor", "../elsewhere/editor"),
+        ("skills/editor/SKILL.md", "../../elsewhere/editor/SKILL.md"),
+    ] {
+        let path = "elsewhere/editor/SKILL.md";
         let server = Server::start(vec![
             calls(&[("write_file", json!({ "path": path, "content": "---\n---\n" }))]),
-            calls(&[("move_file", json!({ "from": "shared", "to": "gone" }))]),
+            calls(&[("move_file", json!({ "from": "elsewhere", "to": "gone" }))]),
             says("done"),
         ]);
         let folder = bench(&server, "[\"editor\"]");

@@ -81,7 +81,7 @@ pub(crate) fn read(config: &Config, name: &str) -> Result<Skill, SkillError> {
     parse(&text).map_err(|problem| SkillError::Wrong { file, problem })
 }
 
-/// Where the skills of the agents really lie, which may be behind a link and outside of [skills] `paths`. What is not
+/// Where the skills of the agents really lie, which may be behind a link and outside of `skills.paths`. What is not
 /// there is not among them: no run starts with it.
 pub(crate) fn real_places(config: &Config) -> Vec<PathBuf> {
     let names: BTreeSet<&String> = config.agents.iter().flat_map(|agent| &agent.skills.0).collect();

@@ -126,12 +126,14 @@ impl fmt::Debug for Connections {
 
 /// What a new connection is told. A commit that is asked to wait for the disk waits for it, whatever the server
 /// says by default; one that says more than the disk keeps its word. What a peer that vanished has locked is
-/// given up, and nobody waits for a lock for ever.
+/// given up, and nobody waits for a lock for ever. No statement here runs as long as compiling it would take, which the
+/// server would guess otherwise of one that goes on from row to row.
 const PREPARATION: &str = "\
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; \
     SET lock_timeout = '5s'; \
     SET idle_in_transaction_session_timeout = '15s'; \
     SET search_path = countersign; \
+    SET jit = off; \
     SET DateStyle = 'ISO'";
 
 /// What a connection is opened with.

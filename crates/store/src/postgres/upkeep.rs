@@ -7,7 +7,7 @@ use countersign::{AgentName, LoadError, RunId, StoreFault};
 use jiff::Timestamp;
 
 use super::{PostgresStore, schema};
-use crate::census::{self, Census, LiveRuns, OpenQuestions};
+use crate::census::{self, Census};
 use crate::finding::Report;
 use crate::hints::Hints;
 use crate::restored::Restored;
@@ -37,11 +37,15 @@ impl Upkeep for PostgresStore {
     async fn census(&self, now: Timestamp) -> Result<Census, StoreFault> {
         let mut counted = Census::default();
         let [now, longest] = census::moments(now);
-        for row in self.connections.rows(&census::runs_statement("$1", "$2"), &[&now, &longest]).await? {
-            counted.runs.extend(LiveRuns::read(&row)?);
+        let active = census::active_statement("", "$1", "$2");
+        for row in self.connections.rows(&active, &[&now, &longest]).await? {
+            counted.count_active(&row)?;
+        }
+        for row in self.connections.rows(&census::waiting_statement(), &[]).await? {
+            counted.count_waiting(&row)?;
         }
         for row in self.connections.rows(census::OPEN, &[]).await? {
-            counted.open.push(OpenQuestions::read(&row)?);
+            counted.count_open(&row)?;
         }
         Ok(counted)
     }

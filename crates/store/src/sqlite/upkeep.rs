@@ -9,13 +9,19 @@ use jiff::Timestamp;
 use super::log::readable;
 use super::rotate::rotation;
 use super::{SqliteStore, fault, schema};
-use crate::census::{self, Census, LiveRuns, OpenQuestions};
+use crate::census::{self, Census};
 use crate::finding::Report;
 use crate::hints::Hints;
 use crate::restored::Restored;
 use crate::rotation::{self, Retired, RotateError, Rotated, Rotation};
 use crate::seal::MasterKey;
 use crate::upkeep::{BackupError, EraseError, Erased, Purged, Upkeep};
+
+/// The statement that counts active runs, agent by agent along the queue. SQLite would rather find them all and sort
+/// them.
+pub(super) fn active_runs() -> String {
+    census::active_statement("INDEXED BY runs_queue", "?1", "?2")
+}
 
 #[async_trait]
 impl Upkeep for SqliteStore {
@@ -39,15 +45,20 @@ impl Upkeep for SqliteStore {
         self.connections
             .read_aside(move |tx| {
                 let mut counted = Census::default();
-                let mut select = tx.prepare_cached(&census::runs_statement("?1", "?2")).map_err(fault)?;
+                let mut select = tx.prepare_cached(&active_runs()).map_err(fault)?;
                 let mut rows = select.query(census::moments(now)).map_err(fault)?;
                 while let Some(row) = rows.next().map_err(fault)? {
-                    counted.runs.extend(LiveRuns::read(row)?);
+                    counted.count_active(row)?;
+                }
+                let mut select = tx.prepare_cached(&census::waiting_statement()).map_err(fault)?;
+                let mut rows = select.query(()).map_err(fault)?;
+                while let Some(row) = rows.next().map_err(fault)? {
+                    counted.count_waiting(row)?;
                 }
                 let mut select = tx.prepare_cached(census::OPEN).map_err(fault)?;
                 let mut rows = select.query(()).map_err(fault)?;
                 while let Some(row) = rows.next().map_err(fault)? {
-                    counted.open.push(OpenQuestions::read(row)?);
+                    counted.count_open(row)?;
                 }
                 Ok(counted)
             })

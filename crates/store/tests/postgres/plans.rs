@@ -11,7 +11,7 @@ use countersign::{
     Accounts, AgentName, Deadline, Digest, PendingFilter, PendingStatus, Revision, Run, RunFilter, RunState,
     StartKey, Store,
 };
-use countersign_store::PostgresStore;
+use countersign_store::{PostgresStore, Upkeep as _};
 
 use crate::support::Place;
 
@@ -52,6 +52,9 @@ async fn nothing_the_service_asks_for_scans_or_sorts_a_table_or_reads_much_in_va
         "ticket > $3",
         "due < $1",
         "INSERT INTO events",
+        "WITH RECURSIVE agents",
+        "WITH kinds",
+        "WHERE state = 'active' GROUP BY agent",
     ] {
         assert!(plans.iter().any(|plan| plan.contains(about)), "nothing was asked about {about}");
     }
@@ -59,7 +62,8 @@ async fn nothing_the_service_asks_for_scans_or_sorts_a_table_or_reads_much_in_va
     assert!(bad.is_empty(), "{} bad plans:\n{}", bad.len(), bad.join("\n"));
 }
 
-/// Whether a whole table is read, or more than pages of it, or much of what is read is thrown away.
+/// Whether a whole table is read, or more than pages of it, or much of what is read is thrown away. What is counted is
+/// counted in an index alone.
 fn is_bad(plan: &str) -> bool {
     let tables = ["runs", "events", "pendings", "starts"];
     let number = |text: &str| text.split(' ').next().unwrap().parse::<u64>().unwrap();
@@ -68,7 +72,9 @@ fn is_bad(plan: &str) -> bool {
         || lines.any(|line| {
             let read = line.split_once("(actual rows=").map_or(0, |(_, rest)| number(rest));
             let in_vain = line.trim().strip_prefix("Rows Removed by ").and_then(|rest| rest.split_once(": "));
-            read > READ_MAX || in_vain.is_some_and(|(_, rows)| number(rows) > READ_IN_VAIN_MAX)
+            let is_counted = plan.contains("SELECT count(*)") && line.contains("Index Only Scan");
+            (read > READ_MAX && !is_counted)
+                || in_vain.is_some_and(|(_, rows)| number(rows) > READ_IN_VAIN_MAX)
         })
 }
 
@@ -119,6 +125,7 @@ async fn ask_everything(store: &PostgresStore, rare: &Run) {
         store.count_refusal(&pending_id(2)).await.unwrap();
         store.look(&[subject("dora")]).await.unwrap();
         store.account(&subject("dora")).await.unwrap();
+        store.census(at(5)).await.unwrap();
     }
     let active = go_on(store, rare, vec![approval(2)], at(6)).await;
     let length = Duration::from_secs(9);

@@ -70,10 +70,24 @@ impl Runtime {
         by: &Subject,
     ) -> Result<PendingRecord, DecideError> {
         let row = self.parts.store.pending(id).await.map_err(DecideError::NotAuditable)?;
-        let run = row.ok_or(DecisionRefused::NotFound)?.run;
+        let run = load(&*self.parts.store, &row.ok_or(DecisionRefused::NotFound)?.run).await?;
+        self.decide_in(run, id, decision, by).await
+    }
+
+    /// The same for whoever has loaded the run already, to see what is decided ([`Runtime::load`]). It is only where the
+    /// judgement begins: nothing is stored on a log that has moved on, and rights and switches are read as ever.
+    ///
+    /// # Errors
+    /// As [`Self::decide`].
+    pub async fn decide_in(
+        &self,
+        mut run: Run,
+        id: &PendingId,
+        decision: Decision,
+        by: &Subject,
+    ) -> Result<PendingRecord, DecideError> {
         let decision = Arc::new(decision);
         loop {
-            let run = load(&*self.parts.store, &run).await?;
             let Some(problems) = input_problems(&run, id, &decision.said) else {
                 return Err(DecideError::Unreadable("the schema of the question cannot be used".to_owned()));
             };
@@ -83,7 +97,7 @@ impl Runtime {
             };
             match self.append_settled(&run, id, by, problems, judged).await {
                 Ok(record) => return Ok(record),
-                Err(Attempt::Again) => {}
+                Err(Attempt::Again) => run = load(&*self.parts.store, run.id()).await?,
                 Err(Attempt::Refused(refused)) => {
                     self.record_refusal(&run, id, by, &refused).await;
                     return Err(refused.into());

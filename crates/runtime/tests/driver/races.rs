@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use countersign::testing::{Behaviour, Ledger, text, turn};
 use countersign::{
-    AnyTool, ClaimError, DecideError, Decision, Digest, DriveError, Mode, Principal, ResultKind as Is,
-    RunError, RunId, RunState, Runtime, Store, SwitchName, ToolName, Waiting,
+    AnyTool, ClaimError, DecideError, Decision, Digest, DriveError, Mode, PendingId, Principal,
+    ResultKind as Is, RunError, RunId, RunState, Runtime, Store, SwitchName, ToolName, Waiting,
 };
 
 use crate::kit::{
@@ -300,6 +300,31 @@ async fn rule_a8_rights_are_read_in_the_transaction_that_stores_the_decision() {
         bed.runtime().decide(&waiting.id, Decision::approve(waiting.digest), &bob()).await.unwrap_err();
     assert_eq!(error.code(), "not_found");
     assert_eq!(statuses(&bed.runtime().load(waiting.run.id()).await.unwrap())[0].as_str(), "open");
+}
+
+#[tokio::test]
+async fn rule_a8_a_run_that_was_loaded_earlier_is_only_where_the_judgement_begins() {
+    // As it still is: it is not loaded again, and rights are those of the moment all the same.
+    let (mut bed, waiting) = drop_waits(plain).await;
+    let between = bed.between();
+    let runtime = bed.runtime();
+    let approve = || Decision::approve(waiting.digest);
+    let run = runtime.load(waiting.run.id()).await.unwrap();
+    let before = between.loads();
+    bed.memory.put_principal(&Principal::user(bob())).await.unwrap();
+    let error = runtime.decide_in(run.clone(), &waiting.id, approve(), &bob()).await.unwrap_err();
+    assert_eq!(error.code(), "not_found");
+    let record = runtime.decide_in(run.clone(), &waiting.id, approve(), &root()).await.unwrap();
+    assert_eq!((record.status.as_str(), between.loads()), ("approved", before));
+
+    // As it was before somebody decided: what is stored counts.
+    let error = runtime.decide_in(run.clone(), &waiting.id, approve(), &root()).await.unwrap_err();
+    assert_eq!((error.code(), between.loads()), ("already_decided", before + 1));
+
+    // It has no other question than its own.
+    let other = PendingId::from_random([9; 16]);
+    let error = runtime.decide_in(run, &other, approve(), &root()).await.unwrap_err();
+    assert_eq!(error.code(), "not_found");
 }
 
 #[tokio::test]

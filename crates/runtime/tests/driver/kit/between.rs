@@ -36,6 +36,7 @@ struct Inner {
     cut: Mutex<Cut>,
     dead: AtomicBool,
     appends: AtomicUsize,
+    loads: AtomicUsize,
     effects: AtomicUsize,
     before_append: Mutex<Option<(usize, Happening)>>,
     before_release: Mutex<Option<Happening>>,
@@ -55,6 +56,7 @@ impl Between {
             cut: Mutex::new(Cut::Never),
             dead: AtomicBool::new(false),
             appends: AtomicUsize::new(0),
+            loads: AtomicUsize::new(0),
             effects: AtomicUsize::new(0),
             before_append: Mutex::new(None),
             before_release: Mutex::new(None),
@@ -81,6 +83,11 @@ impl Between {
     /// How many appends were tried, those of a run's creation included.
     pub(crate) fn appends(&self) -> usize {
         self.0.appends.load(Ordering::Relaxed)
+    }
+
+    /// How many logs were loaded.
+    pub(crate) fn loads(&self) -> usize {
+        self.0.loads.load(Ordering::Relaxed)
     }
 
     /// Lets something happen right before an append, after `skipped` others.
@@ -180,6 +187,7 @@ impl Store for Between {
 
     async fn load(&self, run: &RunId) -> Result<Log, LoadError> {
         self.alive()?;
+        self.0.loads.fetch_add(1, Ordering::Relaxed);
         self.0.store.load(run).await
     }
 

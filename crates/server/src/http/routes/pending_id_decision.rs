@@ -98,7 +98,7 @@ pub(super) async fn settle(
     id: &PendingId,
     decision: Decision,
 ) -> Answer<()> {
-    let decided = app.runtime().decide(id, decision, caller.subject()).await;
+    let decided = app.runtime().decide_in(run.clone(), id, decision, caller.subject()).await;
     app.watchers().ring(run.id());
     match decided {
         Ok(_) => Ok(()),

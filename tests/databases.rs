@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::model::{Play, Server, calls, says};
+use crate::support::serve::Serve;
 use crate::support::{Done, Folder, kinds, text, until};
 
 const SHORT_LEASE: &str = "[workers]\nlease = \"1s\"\n";
@@ -69,6 +70,25 @@ fn rule_r3_a_killed_process_loses_nothing_and_another_takes_over_on_either_datab
         assert_eq!(resumed.expect(0).out, "done\n");
         let asked = server.asked();
         assert_eq!(asked[1], asked[2], "the same bytes again");
+    }
+}
+
+#[test]
+fn rule_r6_a_server_goes_on_with_what_a_killed_one_held_long_before_its_lease_is_over() {
+    for folder in Folder::of_each_kind() {
+        let model = Server::start(vec![Play::Hang, says("done")]);
+        folder.configure(model.url(), "[workers]\nlease = \"10m\"\n");
+        let mut serve = Serve::start(&folder);
+        let alice = serve.client(&folder, "alice", &[]);
+        let run = alice.post("/v1/runs", &json!({ "input": "x" })).expect(201);
+        model.wait_for(1);
+        assert_eq!(folder.newest_run()["status"], "running");
+        serve.kill();
+        let _next = Serve::start(&folder);
+        let ended = until("the next server to end the run", || {
+            Some(folder.newest_run()).filter(|run| run["status"] == "completed")
+        });
+        assert_eq!(ended["id"], run["id"]);
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ use super::{Folder, text, until};
 pub(crate) struct Process {
     child: Child,
     said: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 /// `countersign serve` on a port of its own.
@@ -44,7 +46,7 @@ impl Process {
         let said: Arc<Mutex<String>> = Arc::default();
         let streams: [Box<dyn std::io::Read + Send>; 2] =
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
-        for stream in streams {
+        let read = |stream| {
             let said = Arc::clone(&said);
             std::thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
@@ -52,9 +54,10 @@ impl Process {
                     said.push_str(&line);
                     said.push('\n');
                 }
-            });
-        }
-        Self { child, said }
+            })
+        };
+        let readers = streams.map(read).into();
+        Self { child, said, readers }
     }
 
     /// `countersign work`, when it works.
@@ -93,9 +96,11 @@ impl Process {
         self.child.try_wait().unwrap()
     }
 
-    /// Returns when it has ended.
+    /// Returns when it has ended and all that it said is here.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        until("the process to end", || self.child.try_wait().unwrap())
+        let ended = until("the process to end", || self.child.try_wait().unwrap());
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        ended
     }
 
     /// Ends it as a machine does that loses its power.

@@ -13,6 +13,7 @@ mod connections;
 mod doctor;
 mod erase;
 mod hints;
+mod holders;
 mod keys;
 mod leases;
 mod lists;
@@ -45,6 +46,7 @@ use crate::vault::Vault;
 pub use address::{NotAnAddress, PostgresAddress};
 pub use clock::DatabaseClock;
 use connections::Connections;
+use holders::Holder;
 
 /// Runs in a PostgreSQL database.
 #[derive(Debug)]
@@ -53,6 +55,7 @@ pub struct PostgresStore {
     connections: Connections,
     vault: Arc<Vault>,
     clock: Arc<DatabaseClock>,
+    holder: Arc<Holder>,
     subscriptions: Subscriptions,
 }
 
@@ -70,10 +73,16 @@ impl PostgresStore {
         let failed = |source| OpenError::Fault { database: address.place().to_owned(), source };
         let connections = Connections::new(&address).map_err(failed)?;
         let database_clock = Arc::new(DatabaseClock::new(Arc::clone(&clock)));
+        let holder = Arc::new(Holder::new(&*clock));
         let vault = schema::open(&connections, address.place(), master, clock).await?;
-        let subscriptions = Subscriptions::default();
-        let store =
-            Self { connections, vault: Arc::new(vault), clock: database_clock, address, subscriptions };
+        let store = Self {
+            connections,
+            vault: Arc::new(vault),
+            clock: database_clock,
+            holder,
+            address,
+            subscriptions: Subscriptions::default(),
+        };
         store
             .hear_the_time()
             .await

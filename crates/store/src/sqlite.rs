@@ -10,6 +10,7 @@ mod connections;
 mod doctor;
 mod entries;
 mod erase;
+mod holders;
 mod keys;
 mod leases;
 mod lists;
@@ -43,6 +44,7 @@ use crate::row::{Row, Value};
 use crate::seal::MasterKey;
 use crate::vault::Vault;
 use connections::Connections;
+use holders::Holders;
 
 /// Which file, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,7 @@ impl SqliteOptions {
 #[derive(Debug)]
 pub struct SqliteStore {
     connections: Connections,
+    holders: Holders,
     vault: Arc<Vault>,
     subscriptions: Arc<Subscriptions>,
 }
@@ -74,9 +77,10 @@ impl SqliteStore {
     /// # Errors
     /// [`OpenError`]. There is no way to open a database without its key.
     pub fn open(options: SqliteOptions, master: MasterKey, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (connection, vault) = schema::open(&options, master, clock)?;
+        let (connection, vault) = schema::open(&options, master, Arc::clone(&clock))?;
+        let holders = Holders::of(&options.path, clock);
         let connections = Connections::new(connection, options);
-        Ok(Self { connections, vault: Arc::new(vault), subscriptions: Arc::default() })
+        Ok(Self { connections, holders, vault: Arc::new(vault), subscriptions: Arc::default() })
     }
 
     /// The same, which owes notices to these from here on.
@@ -91,6 +95,22 @@ impl SqliteStore {
 
     fn vault(&self) -> Arc<Vault> {
         Arc::clone(&self.vault)
+    }
+
+    fn term(&self, now: Timestamp, length: Duration) -> leases::Term {
+        leases::Term { now, length, holder: self.holders.number() }
+    }
+
+    /// Takes from processes that are gone what they hold. Where that fails, their leases run out.
+    async fn free_what_the_gone_hold(&self) {
+        for gone in self.holders.gone() {
+            let number = gone.number;
+            let freed: Result<(), StoreFault> =
+                self.connections.write(Durability::Process, move |tx| leases::free(tx, number)).await;
+            if freed.is_ok() {
+                gone.forget();
+            }
+        }
     }
 
     async fn append_known(&self, aim: log::Aim, changes: Changes) -> Result<Changes, AppendError> {
@@ -197,11 +217,10 @@ impl Store for SqliteStore {
         now: Timestamp,
         lease: Duration,
     ) -> Result<Lease, ClaimError> {
-        let (vault, run) = (self.vault(), run.clone());
+        self.free_what_the_gone_hold().await;
+        let (vault, run, term) = (self.vault(), run.clone(), self.term(now, lease));
         self.connections
-            .write(Durability::Process, move |tx| {
-                leases::claim(tx, &vault, &run, token, leases::Term { now, length: lease })
-            })
+            .write(Durability::Process, move |tx| leases::claim(tx, &vault, &run, token, term))
             .await
     }
 
@@ -212,24 +231,22 @@ impl Store for SqliteStore {
         now: Timestamp,
         lease: Duration,
     ) -> Result<Option<Lease>, StoreFault> {
+        self.free_what_the_gone_hold().await;
         let (vault, agents) = (self.vault(), agents.to_vec());
         // Most looks find nothing, and looking needs no lock on the file.
         if self.connections.read(|tx| leases::next(tx, &vault, &agents, now))?.is_none() {
             return Ok(None);
         }
+        let term = self.term(now, lease);
         self.connections
-            .write(Durability::Process, move |tx| {
-                leases::claim_any(tx, &vault, &agents, token, leases::Term { now, length: lease })
-            })
+            .write(Durability::Process, move |tx| leases::claim_any(tx, &vault, &agents, token, term))
             .await
     }
 
     async fn heartbeat(&self, lease: &Lease, now: Timestamp, length: Duration) -> Result<bool, StoreFault> {
-        let (vault, lease) = (self.vault(), lease.clone());
+        let (vault, lease, term) = (self.vault(), lease.clone(), self.term(now, length));
         self.connections
-            .write(Durability::Process, move |tx| {
-                leases::heartbeat(tx, &vault, &lease, leases::Term { now, length })
-            })
+            .write(Durability::Process, move |tx| leases::heartbeat(tx, &vault, &lease, term))
             .await
     }
 
@@ -273,6 +290,7 @@ impl Store for SqliteStore {
     }
 
     async fn run(&self, run: &RunId, now: Timestamp) -> Result<RunListing, LoadError> {
+        self.free_what_the_gone_hold().await;
         self.connections.read(|tx| log::readable(tx, &self.vault, run).map(|record| record.listing(now)))
     }
 
@@ -283,6 +301,7 @@ impl Store for SqliteStore {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<Page<RunListing>, StoreFault> {
+        self.free_what_the_gone_hold().await;
         let (vault, filter, cursor) = (self.vault(), filter.clone(), cursor.map(str::to_owned));
         self.connections
             .read_aside(move |tx| lists::runs(tx, &vault, &filter, now, limit, cursor.as_deref()))

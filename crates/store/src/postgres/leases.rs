@@ -4,7 +4,7 @@
 //! from that moment on, whether or not somebody else has come; the moment is the caller's, whose clock is the
 //! database's ([`super::DatabaseClock`]). One whose `until` lies further ahead than any lease can keeps nobody out
 //! ([`Lease::keeps_out`]). A lease only keeps workers apart: that the log stays right is the
-//! revision's work. Claims take the rows that nobody has locked, so they do not wait for each other.
+//! revision's work. What is held by a process that is gone is freed soon ([`super::holders`]). Claims take the rows that nobody has locked, so they do not wait for each other.
 
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ fn queue() -> String {
 
 /// Gives the lease, and a new ticket with it: a run whose workers are lost again and again, or that none of
 /// them can read, goes to the end of the queue each time and stands in nobody's way (R2).
-const GRANT: &str =
-    "UPDATE runs SET lease_token = $2, lease_until = $3, ticket = nextval('tickets') WHERE number = $1";
+const GRANT: &str = "UPDATE runs SET lease_token = $2, lease_until = $3, lease_holder = $4, ticket = nextval('tickets') \
+     WHERE number = $1";
 
 impl PostgresStore {
     pub(super) async fn claim_run(
@@ -73,7 +73,7 @@ impl PostgresStore {
         if let Some(until) = record.leased_until(term.now) {
             return Err(ClaimError::Leased { until });
         }
-        Ok(grant(&tx, record, token, term).await?)
+        Ok(self.grant(&tx, record, token, term).await?)
     }
 
     /// Whoever could open no run, because its master key was retired, finds none.
@@ -98,13 +98,27 @@ impl PostgresStore {
         while let Some(row) = rows.first() {
             self.hear(sent, row);
             if let Some(record) = free(row, self, term) {
-                return grant(&tx, record, token, term).await.map(Some);
+                return self.grant(&tx, record, token, term).await.map(Some);
             }
             let ticket = Cells::of(row, "runs", "id").number("ticket")?;
             let behind: [Parameter<'_>; 4] = [&agents, &now, &ticket, &last];
             rows = tx.go_on(tx.query(&next, &behind)).await?;
         }
         Ok(None)
+    }
+
+    async fn grant(
+        &self,
+        tx: &Transaction,
+        record: RunRecord,
+        token: String,
+        term: Term,
+    ) -> Result<Lease, StoreFault> {
+        let [grant] = tx.statements([GRANT]).await?;
+        let (until, holder) = (term.until(), self.holder.number());
+        let parameters: [Parameter<'_>; 4] = [&record.number, &token, &until, &holder];
+        tx.commit(tx.query(&grant, &parameters)).await?;
+        Ok(Lease { run: record.row.id, token })
     }
 
     pub(super) async fn keep_lease(&self, lease: &Lease, term: Term) -> Result<bool, StoreFault> {
@@ -131,7 +145,7 @@ impl PostgresStore {
         let tx = self.connections.transaction(Begin::Write(Durability::Process)).await?;
         let [release, held] = tx
             .statements([
-                "UPDATE runs SET lease_token = NULL, lease_until = NULL \
+                "UPDATE runs SET lease_token = NULL, lease_until = NULL, lease_holder = NULL \
                  WHERE id = $1 AND lease_token = $2 AND revision <= $3",
                 "SELECT 1::int8 FROM runs WHERE id = $1 AND lease_token = $2",
             ])
@@ -150,12 +164,4 @@ impl PostgresStore {
 fn free(row: &Row, store: &PostgresStore, term: Term) -> Option<RunRecord> {
     let record = RunRecord::read(row, &store.vault.root).ok()?;
     record.leased_until(term.now).is_none().then_some(record)
-}
-
-async fn grant(tx: &Transaction, record: RunRecord, token: String, term: Term) -> Result<Lease, StoreFault> {
-    let [grant] = tx.statements([GRANT]).await?;
-    let until = term.until();
-    let parameters: [Parameter<'_>; 3] = [&record.number, &token, &until];
-    tx.commit(tx.query(&grant, &parameters)).await?;
-    Ok(Lease { run: record.row.id, token })
 }

@@ -12,7 +12,7 @@ impl PostgresStore {
         self.connections
             .change(
                 Durability::Disk,
-                "UPDATE runs SET lease_token = NULL, lease_until = NULL WHERE lease_token IS NOT NULL",
+                "UPDATE runs SET lease_token = NULL, lease_until = NULL, lease_holder = NULL WHERE lease_token IS NOT NULL",
                 &[],
             )
             .await?;

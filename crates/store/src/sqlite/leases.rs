@@ -3,7 +3,8 @@
 //! Invariant: at any moment at most one token is good for a run. A lease is live before its `until` and over
 //! from that moment on, whether or not somebody else has come; the moment is the caller's. One whose `until` lies
 //! further ahead than any lease can keeps nobody out ([`Lease::keeps_out`]). A lease only keeps workers apart:
-//! that the log stays right is the revision's work.
+//! that the log stays right is the revision's work. What is held by a process that is gone
+//! is free as soon as somebody looks ([`super::holders`]).
 
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ use crate::vault::Vault;
 pub(super) struct Term {
     pub(super) now: Timestamp,
     pub(super) length: Duration,
+    /// Under which number of a process, if others can tell when it is gone.
+    pub(super) holder: Option<i64>,
 }
 
 impl Term {
@@ -103,9 +106,11 @@ pub(super) fn queue() -> String {
 /// Gives the lease, and a new ticket with it: a run whose workers are lost again and again, or that none of
 /// them can read, goes to the end of the queue each time and stands in nobody's way (R2).
 fn grant(tx: &Transaction<'_>, record: RunRecord, token: String, term: Term) -> Result<Lease, StoreFault> {
-    tx.prepare_cached("UPDATE runs SET lease_token = ?1, lease_until = ?2 WHERE number = ?3")
-        .and_then(|mut update| update.execute((&token, term.until(), record.number)))
-        .map_err(fault)?;
+    tx.prepare_cached(
+        "UPDATE runs SET lease_token = ?1, lease_until = ?2, lease_holder = ?3 WHERE number = ?4",
+    )
+    .and_then(|mut update| update.execute((&token, term.until(), term.holder, record.number)))
+    .map_err(fault)?;
     take_ticket(tx, record.number)?;
     Ok(Lease { run: record.row.id, token })
 }
@@ -139,11 +144,22 @@ pub(super) fn release(tx: &Transaction<'_>, lease: &Lease, seen: Revision) -> Re
         Some(revision) if revision.cast_unsigned() > seen.0 => Ok(false),
         Some(_) => tx
             .prepare_cached(
-                "UPDATE runs SET lease_token = NULL, lease_until = NULL WHERE id = ?1 AND lease_token = ?2",
+                "UPDATE runs SET lease_token = NULL, lease_until = NULL, lease_holder = NULL \
+                 WHERE id = ?1 AND lease_token = ?2",
             )
             .and_then(|mut update| update.execute((lease.run.as_str(), &lease.token)))
             .map(|_| true)
             .map_err(fault),
         None => Ok(true),
     }
+}
+
+/// Takes from this process, which is gone, what it holds.
+pub(super) fn free(tx: &Transaction<'_>, holder: i64) -> Result<(), StoreFault> {
+    tx.prepare_cached(
+        "UPDATE runs SET lease_token = NULL, lease_until = NULL, lease_holder = NULL WHERE lease_holder = ?1",
+    )
+    .and_then(|mut update| update.execute([holder]))
+    .map(drop)
+    .map_err(fault)
 }

@@ -12,7 +12,7 @@ impl SqliteStore {
         self.connections
             .write(Durability::Disk, |tx| {
                 tx.execute(
-                    "UPDATE runs SET lease_token = NULL, lease_until = NULL WHERE lease_token IS NOT NULL",
+                    "UPDATE runs SET lease_token = NULL, lease_until = NULL, lease_holder = NULL WHERE lease_token IS NOT NULL",
                     [],
                 )
                 .map_err(fault)

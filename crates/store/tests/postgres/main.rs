@@ -4,6 +4,7 @@
 
 mod concurrency;
 mod contract;
+mod holders;
 mod plans;
 mod server;
 mod support;

@@ -4,6 +4,7 @@
 mod contract;
 mod doctor;
 mod file;
+mod holders;
 mod keeping;
 mod restored;
 mod rotate;

@@ -49,6 +49,13 @@ impl Folder {
         Self { database: Some(server.address(&server.database(None))), ..Self::new() }
     }
 
+    /// Asks its PostgreSQL database itself, past the program.
+    pub(crate) fn ask_postgres(&self, statements: &str) -> String {
+        let address = self.database.as_deref().unwrap();
+        let name = address.split_once("@/").and_then(|(_, rest)| rest.split_once('?')).unwrap().0;
+        postgres::server().ask(name, statements)
+    }
+
     /// One of each, for what must not differ.
     pub(crate) fn of_each_kind() -> [Self; 2] {
         [Self::new(), Self::on_postgres()]

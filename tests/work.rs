@@ -59,6 +59,42 @@ fn rule_r5_a_run_that_waits_outlives_its_server_and_a_worker_goes_on_with_it() {
 }
 
 #[test]
+fn rule_m2_a_start_looks_only_at_questions_that_were_not_looked_at_under_the_same_tools() {
+    let tool = ToolServer::start(answers());
+    let script = vec![write_turn(), write_turn(), says("done"), says("done")];
+    let (folder, _model) = bench(script, &tool, "");
+    let configured = folder.text("countersign.toml");
+    let noted = || folder.ask_postgres("SELECT definitions FROM reviewed");
+    let first = until("a look to be noted", || {
+        let _work = Process::work(&folder);
+        Some(noted()).filter(|noted| noted.starts_with("sha256:"))
+    });
+    // Two questions of another tool with the same name.
+    let other = configured.replace("effect = \"write\"", "effect = \"idempotent_write\"");
+    assert_ne!(other, configured);
+    folder.write("countersign.toml", &other);
+    let asked = [(), ()].map(|()| {
+        folder.run(&["run", "x"]).expect(3);
+        text(&folder.newest_run()["id"]).to_owned()
+    });
+    folder.write("countersign.toml", &configured);
+    let status = |run: &str| folder.json(&["runs", "show", run, "--json"])["status"].clone();
+    // As if the first of them had been looked at, back then.
+    folder.ask_postgres(&format!("UPDATE reviewed SET definitions = '{}', cursor = '1'", first.trim()));
+    {
+        let _work = Process::work(&folder);
+        until("the second to be closed", || (status(&asked[1]) == "completed").then_some(()));
+        assert_eq!(status(&asked[0]), "waiting_for_approval", "it comes before the second");
+    }
+    // Another set of tools: everything is looked at.
+    folder.ask_postgres(&format!("UPDATE reviewed SET definitions = 'sha256:{}'", "0".repeat(64)));
+    let _work = Process::work(&folder);
+    until("the first to be closed", || (status(&asked[0]) == "completed").then_some(()));
+    until("the look to be noted", || (noted() == first).then_some(()));
+    assert!(tool.calls().is_empty());
+}
+
+#[test]
 fn rule_r6_of_two_workers_one_takes_a_run_up_and_makes_its_call_once() {
     let tool = ToolServer::start(answers());
     let (folder, model) = bench(vec![write_turn(), says("done")], &tool, "");

@@ -15,6 +15,7 @@ mod keys;
 mod manual;
 mod pages;
 mod pending;
+mod review;
 mod run;
 mod runs;
 mod serve;

@@ -36,4 +36,4 @@ pub use restored::Restored;
 pub use rotation::{Retired, RotateError, Rotated, Rotation};
 pub use seal::MasterKey;
 pub use sqlite::{SqliteOptions, SqliteStore};
-pub use upkeep::{BackupError, EraseError, Erased, Purged, Upkeep};
+pub use upkeep::{BackupError, EraseError, Erased, Purged, Reviewed, Upkeep};

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use countersign::{Accounts, AgentName, LoadError, Outbox, RunId, RunState, Store, StoreFault};
+use countersign::{Accounts, AgentName, Digest, LoadError, Outbox, RunId, RunState, Store, StoreFault};
 use jiff::Timestamp;
 
 use crate::census::Census;
@@ -16,6 +16,7 @@ use crate::finding::Report;
 use crate::hints::Hints;
 use crate::restored::Restored;
 use crate::rotation::{Retired, RotateError, Rotated, Rotation};
+use crate::row::{Cells, Row};
 use crate::seal::MasterKey;
 
 /// A store, and what is beside the port: the operator's work.
@@ -38,6 +39,19 @@ pub trait Upkeep: Store + Accounts + Outbox {
     /// # Errors
     /// [`StoreFault`].
     async fn census(&self, now: Timestamp) -> Result<Census, StoreFault>;
+
+    /// How far the open questions were looked at, if anybody has noted it. What cannot be read was not noted.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn reviewed(&self) -> Result<Option<Reviewed>, StoreFault>;
+
+    /// Notes it, in the place of what was noted before. Nothing is promised by that: who comes to a question of a tool
+    /// that has changed is refused without it (A8).
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn note_reviewed(&self, reviewed: &Reviewed) -> Result<(), StoreFault>;
 
     /// Looks at everything and says what is not as it should be. `agents` are those that are configured; without
     /// them, whether somebody works on a run's agent is not looked at. `now` is for leases. `progress` hears how
@@ -107,6 +121,29 @@ pub trait Upkeep: Store + Accounts + Outbox {
     /// # Errors
     /// [`BackupError`]; then there is no copy.
     async fn backup(&self, to: &Path) -> Result<(), BackupError>;
+}
+
+/// Up to where every open question was looked at, and closed if it is about another tool than that which has its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reviewed {
+    /// What the tools were.
+    pub definitions: Digest,
+    /// The cursor of the list of open questions from which on not all were; absent: from its beginning.
+    pub cursor: Option<String>,
+}
+
+impl Reviewed {
+    /// The statement that finds it.
+    pub(crate) const SELECT: &str = "SELECT definitions, cursor FROM reviewed";
+
+    /// Reads a row.
+    pub(crate) fn read(row: &dyn Row) -> Option<Self> {
+        let cells = Cells::of(row, "reviewed", "definitions");
+        let definitions = Digest::parse(cells.text("definitions").ok()?).ok()?;
+        let cursor =
+            if cells.is_absent("cursor").ok()? { None } else { Some(cells.text("cursor").ok()?.to_owned()) };
+        Some(Self { definitions, cursor })
+    }
 }
 
 /// What was removed, or would be.

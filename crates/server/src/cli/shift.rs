@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use countersign::{Drained, Overseer, PendingFilter, PendingStatus, RunId, Runtime, Shift, Store};
-use countersign_store::Hints;
+use countersign::{Drained, Overseer, Runtime, Shift};
+use countersign_store::{Hints, Upkeep};
 
 use crate::config::duration;
 use crate::http::Watchers;
@@ -18,11 +18,10 @@ use crate::setup::Setup;
 use crate::webhooks::Delivery;
 
 use super::interrupt::Interrupt;
+use super::review::review;
 
 /// How often questions are looked for whose time has run out (A10).
 const SWEEP: Duration = Duration::from_secs(1);
-/// How many open questions are looked at together.
-const PAGE: usize = 32;
 
 /// Works until the process is to end, and says what became of the runs in hand.
 pub(super) async fn work_until_told(
@@ -40,7 +39,7 @@ pub(super) async fn work_until_told(
         cut: interrupt.again(),
     };
     let hearing = tokio::spawn(hear(setup.store.hints(), runtime.clone()));
-    let sweeping = tokio::spawn(sweep(runtime.clone(), watchers.clone()));
+    let sweeping = tokio::spawn(sweep(Arc::clone(&setup.store), runtime.clone(), watchers.clone()));
     let no_more = CancellationToken::new();
     let telling = tokio::spawn(delivery.deliver(interrupt.token(), no_more.clone()));
     let overseer: Arc<dyn Overseer> = Arc::new(watchers.clone());
@@ -71,8 +70,8 @@ async fn hear(mut hints: Hints, runtime: Runtime) {
 
 /// Closes what has run out, and once at the beginning what is void: what a tool is may have changed while nothing ran.
 /// Neither waits for the other: very many open questions take a while to look at.
-async fn sweep(runtime: Runtime, watchers: Watchers) {
-    tokio::join!(close_void(&runtime, &watchers), close_expired(&runtime, &watchers));
+async fn sweep(store: Arc<dyn Upkeep>, runtime: Runtime, watchers: Watchers) {
+    tokio::join!(review(&*store, &runtime, &watchers), close_expired(&runtime, &watchers));
 }
 
 async fn close_expired(runtime: &Runtime, watchers: &Watchers) {
@@ -83,28 +82,6 @@ async fn close_expired(runtime: &Runtime, watchers: &Watchers) {
             Err(fault) => log::warn(&format!("questions that have expired cannot be closed: {fault}")),
         }
         clock.sleep(SWEEP).await;
-    }
-}
-
-async fn close_void(runtime: &Runtime, watchers: &Watchers) {
-    let filter = PendingFilter { status: Some(PendingStatus::Open), ..PendingFilter::default() };
-    let mut cursor = None;
-    loop {
-        let store: &dyn Store = &*runtime.parts().store;
-        let Ok(page) = store.pendings(&filter, PAGE, cursor.as_deref()).await else { return };
-        let ids: Vec<RunId> = page.items.iter().map(|row| row.run.clone()).collect();
-        let Ok(runs) = runtime.load_each(&ids).await else { return };
-        // One run that cannot be read stops no other (R2), and nobody else's agents are ours to judge.
-        for run in runs.into_iter().flatten().filter(|run| !runtime.is_agent_gone(run)) {
-            let id = run.id().clone();
-            if matches!(runtime.close_void(run).await, Ok(Some(_))) {
-                watchers.ring(&id);
-            }
-        }
-        cursor = page.next;
-        if cursor.is_none() {
-            return;
-        }
     }
 }
 

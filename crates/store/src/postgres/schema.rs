@@ -16,7 +16,7 @@ use crate::seal::MasterKey;
 use crate::vault::Vault;
 
 /// In order, each once, each in a transaction of its own.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/postgres/0001_runs.sql"),
     include_str!("../../migrations/postgres/0002_continuations.sql"),
     include_str!("../../migrations/postgres/0003_people.sql"),
@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/postgres/0006_starter.sql"),
     include_str!("../../migrations/postgres/0007_open.sql"),
     include_str!("../../migrations/postgres/0008_holders.sql"),
+    include_str!("../../migrations/postgres/0009_reviewed.sql"),
 ];
 /// The schema after all of them.
 #[expect(clippy::cast_possible_truncation, reason = "there are few migrations")]

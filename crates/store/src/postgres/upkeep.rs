@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use countersign::{AgentName, LoadError, RunId, StoreFault};
+use countersign::{AgentName, Durability, LoadError, RunId, StoreFault};
 use jiff::Timestamp;
 
+use super::connections::{Begin, Parameter};
+use super::pipeline::four;
 use super::{PostgresStore, schema};
 use crate::census::{self, Census};
 use crate::finding::Report;
@@ -13,7 +15,11 @@ use crate::hints::Hints;
 use crate::restored::Restored;
 use crate::rotation::{self, Retired, RotateError, Rotated, Rotation};
 use crate::seal::MasterKey;
-use crate::upkeep::{BackupError, EraseError, Erased, Purged, Upkeep};
+use crate::upkeep::{BackupError, EraseError, Erased, Purged, Reviewed, Upkeep};
+
+/// Where nearly all that there is waits, PostgreSQL would as soon read the table, and go on so until it is told how much
+/// has been settled since.
+const IN_INDEXES: &str = "SET LOCAL enable_seqscan = off";
 
 #[async_trait]
 impl Upkeep for PostgresStore {
@@ -36,18 +42,45 @@ impl Upkeep for PostgresStore {
 
     async fn census(&self, now: Timestamp) -> Result<Census, StoreFault> {
         let mut counted = Census::default();
-        let [now, longest] = census::moments(now);
-        let active = census::active_statement("", "$1", "$2");
-        for row in self.connections.rows(&active, &[&now, &longest]).await? {
-            counted.count_active(&row)?;
+        let moments = census::moments(now);
+        let parameters: [Parameter<'_>; 2] = [&moments[0], &moments[1]];
+        let tx = self.connections.transaction(Begin::Read).await?;
+        let [active, waiting, open] = tx
+            .statements([
+                &census::active_statement("", "$1", "$2"),
+                &census::waiting_statement(),
+                census::OPEN,
+            ])
+            .await?;
+        let (_, active, waiting, open) = tx
+            .whole(four(
+                tx.batch(IN_INDEXES),
+                tx.query(&active, &parameters),
+                tx.query(&waiting, &[]),
+                tx.query(&open, &[]),
+            ))
+            .await?;
+        for row in &active {
+            counted.count_active(row)?;
         }
-        for row in self.connections.rows(&census::waiting_statement(), &[]).await? {
-            counted.count_waiting(&row)?;
+        for row in &waiting {
+            counted.count_waiting(row)?;
         }
-        for row in self.connections.rows(census::OPEN, &[]).await? {
-            counted.count_open(&row)?;
+        for row in &open {
+            counted.count_open(row)?;
         }
         Ok(counted)
+    }
+
+    async fn reviewed(&self) -> Result<Option<Reviewed>, StoreFault> {
+        Ok(self.connections.row(Reviewed::SELECT, &[]).await?.and_then(|row| Reviewed::read(&row)))
+    }
+
+    async fn note_reviewed(&self, reviewed: &Reviewed) -> Result<(), StoreFault> {
+        let insert = "INSERT INTO reviewed (one, definitions, cursor) VALUES (1, $1, $2) \
+                      ON CONFLICT (one) DO UPDATE SET definitions = excluded.definitions, cursor = excluded.cursor";
+        let noted: [Parameter<'_>; 2] = [&reviewed.definitions.to_string(), &reviewed.cursor];
+        self.connections.change(Durability::Process, insert, &noted).await.map(drop)
     }
 
     async fn examine(

@@ -18,7 +18,7 @@ use crate::vault::Vault;
 /// "CSGN": what SQLite keeps in the header of the file, for others to tell whose it is.
 pub(super) const APPLICATION_ID: i32 = 0x4353_474e;
 /// In order, each once, each in a transaction of its own.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("../../migrations/sqlite/0001_runs.sql"),
     include_str!("../../migrations/sqlite/0002_keeping.sql"),
     include_str!("../../migrations/sqlite/0003_switched_off.sql"),
@@ -29,6 +29,7 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/sqlite/0008_starter.sql"),
     include_str!("../../migrations/sqlite/0009_open.sql"),
     include_str!("../../migrations/sqlite/0010_holders.sql"),
+    include_str!("../../migrations/sqlite/0011_reviewed.sql"),
 ];
 /// The schema from which on there can be a change of master keys.
 const ROTATION_SINCE: u32 = 2;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use countersign::{AgentName, LoadError, RunId, StoreFault};
+use countersign::{AgentName, Durability, LoadError, RunId, StoreFault};
 use jiff::Timestamp;
+use rusqlite::OptionalExtension as _;
 
 use super::log::readable;
 use super::rotate::rotation;
@@ -15,7 +16,7 @@ use crate::hints::Hints;
 use crate::restored::Restored;
 use crate::rotation::{self, Retired, RotateError, Rotated, Rotation};
 use crate::seal::MasterKey;
-use crate::upkeep::{BackupError, EraseError, Erased, Purged, Upkeep};
+use crate::upkeep::{BackupError, EraseError, Erased, Purged, Reviewed, Upkeep};
 
 /// The statement that counts active runs, agent by agent along the queue. SQLite would rather find them all and sort
 /// them.
@@ -61,6 +62,24 @@ impl Upkeep for SqliteStore {
                     counted.count_open(row)?;
                 }
                 Ok(counted)
+            })
+            .await
+    }
+
+    async fn reviewed(&self) -> Result<Option<Reviewed>, StoreFault> {
+        self.connections.read(|tx| {
+            let row = tx.query_row(Reviewed::SELECT, [], |row| Ok(Reviewed::read(row))).optional();
+            row.map(Option::flatten).map_err(fault)
+        })
+    }
+
+    async fn note_reviewed(&self, reviewed: &Reviewed) -> Result<(), StoreFault> {
+        let noted = (reviewed.definitions.to_string(), reviewed.cursor.clone());
+        self.connections
+            .write(Durability::Process, move |tx| {
+                let insert = "INSERT INTO reviewed (one, definitions, cursor) VALUES (1, ?1, ?2) \
+                              ON CONFLICT (one) DO UPDATE SET definitions = excluded.definitions, cursor = excluded.cursor";
+                tx.execute(insert, noted).map(drop).map_err(fault)
             })
             .await
     }

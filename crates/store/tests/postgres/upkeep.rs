@@ -390,3 +390,18 @@ async fn rule_r6_the_census_counts_what_is_owed_and_by_whom_it_is_worked_on() {
     let open: Vec<_> = census.open.iter().map(|open| (open.kind.as_str(), open.pendings)).collect();
     assert_eq!(open, [("approval", 1)]);
 }
+
+#[tokio::test]
+async fn rule_m2_what_was_reviewed_is_noted_and_what_cannot_be_read_was_not() {
+    let place = Place::new().await;
+    let store = place.open().await;
+    assert_eq!(store.reviewed().await.unwrap(), None);
+    let definitions = countersign::Digest::of(b"the tools");
+    for cursor in [None, Some("17".to_owned()), Some("42".to_owned())] {
+        let reviewed = countersign_store::Reviewed { definitions, cursor };
+        store.note_reviewed(&reviewed).await.unwrap();
+        assert_eq!(store.reviewed().await.unwrap(), Some(reviewed));
+    }
+    place.change("UPDATE reviewed SET definitions = 'some'");
+    assert_eq!(store.reviewed().await.unwrap(), None);
+}

@@ -31,7 +31,7 @@ async fn a_new_file_is_made_and_opened_again() {
     let store = place.open();
     assert_eq!(store.load(run.id()).await.unwrap().revision(), Revision(1));
     assert_eq!(store.path(), place.path());
-    assert_eq!(store.schema_version(), 10);
+    assert_eq!(store.schema_version(), 11);
     drop(store);
     std::fs::write(place.folder.path().join("empty.db"), "").unwrap();
     open(SqliteOptions::new(place.folder.path().join("empty.db")), KEY).unwrap();

@@ -3,11 +3,15 @@
 //! Invariant: a peer is measured by its own process's CPU clock and nothing else of the machine; the model runs
 //! in another process. Not here: any peer, and what is made of the numbers (`bin/report.rs`).
 
+mod machine;
 mod measure;
+mod page;
 mod script;
 mod work;
 
+pub use machine::machine;
 pub use measure::{Peer, Resumes, data_folder, measure, measure_resumes, monotonic_ns, on_one_thread, show};
+pub use page::write_section;
 pub use script::{NotAScript, Script, Turn};
 pub use work::{PROMPT, SYSTEM_PROMPT, ToolSchema, lookup, schemas, write_record};
 

@@ -5,7 +5,6 @@
 
 mod bed;
 mod figures;
-mod page;
 
 use std::path::PathBuf;
 
@@ -53,7 +52,7 @@ fn main() -> Result<()> {
     measure_once(&bed, &mut figures)?;
     let text = text(&figures, &effort)?;
     println!("{text}");
-    page::write(&page, &text)
+    bench_kit::write_section(&page, "measured", &text)
 }
 
 fn measure_round(bed: &Bed, effort: &Effort, round: usize, figures: &mut Figures) -> Result<()> {
@@ -240,7 +239,7 @@ fn text(figures: &Figures, effort: &Effort) -> Result<String> {
     let goals = Goal::table(&goals)?;
     let rounds = effort.rounds;
     Ok([
-        format!("{}\n\nMedians of {rounds} rounds (least – most).", bed::machine()?),
+        format!("{}\n\nMedians of {rounds} rounds (least – most).", bench_kit::machine()?),
         goals.to_string(),
         turns.to_string(),
         trips.to_string(),

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_core::{
-    AgentName, CallId, Changes, Deadline, Entry, Event, PendingId, PendingRow, PendingStatus, Principal,
-    RunId, RunState, Subject, Subscriptions, Switch, TokenId,
+    AgentName, CallId, Changes, Deadline, Event, PendingId, PendingRow, PendingStatus, Principal, RunId,
+    RunState, Subject, Subscriptions, Switch, TokenId,
 };
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -74,17 +74,12 @@ impl Store for MemoryStore {
     }
 
     async fn load(&self, run: &RunId) -> Result<Log, LoadError> {
+        self.state().log(run)
+    }
+
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
         let state = self.state();
-        let entries = (0..)
-            .zip(&state.readable(run)?.log)
-            .map(|(seq, (at, stored))| match Event::decode(stored) {
-                Ok(event) => Ok(Entry { seq, at: *at, event }),
-                Err(error) => {
-                    Err(LoadError::Unreadable { run: run.clone(), reason: format!("entry {seq}: {error}") })
-                }
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(Log { entries })
+        Ok(runs.iter().map(|run| state.log(run)).collect())
     }
 
     async fn append(

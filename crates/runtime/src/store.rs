@@ -329,16 +329,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreFault`].
-    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
-        let mut logs = Vec::with_capacity(runs.len());
-        for run in runs {
-            logs.push(match self.load(run).await {
-                Err(LoadError::Fault(fault)) => return Err(fault),
-                loaded => loaded,
-            });
-        }
-        Ok(logs)
-    }
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault>;
 
     /// Appends at a revision. Row, inbox and totals change in the same transaction. `now` is the caller's
     /// clock, against which a worker's lease is checked. `None`: the judge wanted nothing stored.

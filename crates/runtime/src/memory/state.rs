@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use countersign_core::{
-    Changes, Digest, PendingId, PendingRow, RunId, RunRow, Subject, Switch, Switches, TokenId, WebhookName,
+    Changes, Digest, Entry, Event, PendingId, PendingRow, RunId, RunRow, Subject, Switch, Switches, TokenId,
+    WebhookName,
 };
 use jiff::Timestamp;
 
 use crate::accounts::Account;
 use crate::store::{
-    CreateError, Lease, LoadError, Look, Revision, RunListing, StartKey, StartedBefore, SwitchName,
+    CreateError, Lease, LoadError, Log, Look, Revision, RunListing, StartKey, StartedBefore, SwitchName,
 };
 use crate::token::TokenRow;
 
@@ -84,6 +85,20 @@ impl State {
         } else {
             Ok(kept)
         }
+    }
+
+    /// The whole log of a run.
+    pub(super) fn log(&self, run: &RunId) -> Result<Log, LoadError> {
+        let entries = (0..)
+            .zip(&self.readable(run)?.log)
+            .map(|(seq, (at, stored))| match Event::decode(stored) {
+                Ok(event) => Ok(Entry { seq, at: *at, event }),
+                Err(error) => {
+                    Err(LoadError::Unreadable { run: run.clone(), reason: format!("entry {seq}: {error}") })
+                }
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Log { entries })
     }
 
     pub(super) fn look(&self, subjects: &[Subject]) -> Look {

@@ -171,6 +171,10 @@ impl Store for Mortal {
         self.store.load(run).await
     }
 
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+        self.store.load_each(runs).await
+    }
+
     async fn revision(&self, run: &RunId) -> Result<Revision, LoadError> {
         self.store.revision(run).await
     }

@@ -191,6 +191,12 @@ impl Store for Between {
         self.0.store.load(run).await
     }
 
+    async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
+        self.alive()?;
+        self.0.loads.fetch_add(runs.len(), Ordering::Relaxed);
+        self.0.store.load_each(runs).await
+    }
+
     async fn append(
         &self,
         run: &RunId,

@@ -40,7 +40,7 @@ impl Pattern {
     pub(crate) fn waiting(&self, index: u32, count: u32) -> Result<Changes> {
         let owner = match index {
             _ if index + 3 >= count => FEW.to_owned(),
-            _ if index % 10 == 0 => MANY.to_owned(),
+            _ if index.is_multiple_of(10) => MANY.to_owned(),
             _ => format!("user-{}", index % 97),
         };
         let agent = if (count / 2..count / 2 + 3).contains(&index) { RARE } else { "default" };

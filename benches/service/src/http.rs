@@ -92,11 +92,14 @@ pub(crate) enum Heard {
     Model,
 }
 
+/// What was heard when.
+type Moments = Vec<(Heard, i64)>;
+
 /// A model that calls `page_drop` once and then says a text, and that tool: both at one address.
 #[derive(Clone)]
 pub(crate) struct Others {
     address: SocketAddr,
-    heard: Arc<(Mutex<Vec<(Heard, i64)>>, Condvar)>,
+    heard: Arc<(Mutex<Moments>, Condvar)>,
 }
 
 impl Others {
@@ -162,8 +165,7 @@ impl Others {
     pub(crate) fn when(&self, what: Heard) -> Result<i64> {
         let (heard, bell) = &*self.heard;
         let guard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let find =
-            |heard: &Vec<(Heard, i64)>| heard.iter().find(|(found, _)| *found == what).map(|(_, when)| *when);
+        let find = |heard: &Moments| heard.iter().find(|(found, _)| *found == what).map(|(_, when)| *when);
         let waited = bell.wait_timeout_while(guard, PATIENCE, |heard| find(heard).is_none());
         let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
         find(&guard).with_context(|| format!("{what:?} was not heard"))

@@ -54,17 +54,11 @@ pub(crate) fn measure(
             "/v1/runs?status=waiting_for_approval",
             50,
         ),
-        ("… a page at the end", &runs.deep, 50),
+        ("… a page at their end", &runs.deep, 50),
         ("`GET /v1/runs?status=failed`, of which there is none", "/v1/runs?status=failed", 0),
         ("… of an agent with nearly all", failed_of_many, 0),
     ];
     for (name, path, items) in by_admin {
-        // The same words stand below another line here and there.
-        let name = if name == "… a page at the end" && path == runs.deep {
-            "… a page at their end"
-        } else {
-            name
-        };
         figures.push((name.to_owned(), timed(&mut admin, path, items, effort)?));
     }
     let of_many = (waiting as usize / 10).min(50);

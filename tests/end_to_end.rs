@@ -59,6 +59,8 @@ mod tools;
 #[cfg(test)]
 mod tour;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod webhooks;
 #[cfg(test)]
 mod work;

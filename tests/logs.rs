@@ -23,7 +23,10 @@ fn at_work(log: &str) -> (Folder, Serve, Value) {
     let tool = ToolServer::start(Comes::Answer(500, b"tool-words".to_vec()));
     let model = Server::start(vec![
         calls(&[("sk_made_up_name", json!({ "x": "argument-words" }))]),
-        calls(&[("page", json!({ "id": 1, "note": "argument-words" }))]),
+        calls(&[
+            ("page", json!({ "id": 1, "note": "argument-words" })),
+            ("sk_made_up_name", json!({ "x": "argument-words" })),
+        ]),
         calls(&[("page", json!({ "id": 2, "note": "argument-words" }))]),
         says("model-words"),
     ]);
@@ -86,6 +89,7 @@ fn rule_s5_a_line_of_json_says_what_happened_and_nothing_that_was_said() {
         [
             (Value::Null, json!("refused"), json!("unknown_tool")),
             (json!("page"), json!("denied"), Value::Null),
+            (Value::Null, json!("not_run"), Value::Null),
             (json!("page"), json!("error"), Value::Null),
         ]
     );

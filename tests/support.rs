@@ -1,6 +1,7 @@
 //! A folder to work in, a server of models that plays a script, and a terminal.
 
 pub(crate) mod chance;
+pub(crate) mod collector;
 pub(crate) mod model;
 pub(crate) mod openai;
 pub(crate) mod page;

@@ -124,6 +124,9 @@ pub struct Created {
     /// The skills in force (R7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<SkillInForce>,
+    /// Where the starting of it is traced, as whoever traces it wrote it down; absent where nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -230,6 +230,10 @@ pub struct Pending {
     /// The pending that this one replaces, after an edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<PendingId>,
+    /// Where the work that led to the question is traced, as whoever traces it wrote it down; absent where nobody does.
+    /// The work that follows the answer is traced elsewhere, and points here. Nothing rests on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 impl Pending {

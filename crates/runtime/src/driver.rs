@@ -60,6 +60,8 @@ pub(crate) struct Driver {
     heart: Heart,
     /// Whether the log says that this driver has taken the run up (L5).
     has_begun: bool,
+    /// Where its work is traced; kept with the questions that come of it.
+    trace: Option<String>,
 }
 
 /// A run that was just claimed, and until when it is certainly ours.
@@ -117,9 +119,10 @@ pub(crate) async fn drive(
         let earlier =
             earlier(&*parts.store, journal.run()).await.map_err(|error| cut_off(journal.run(), error))?;
         let gates = Arc::new(parts.agents.gates_of_run(agent, created, &parts.models, &parts.tools));
+        let trace = progress.takes_up(journal.run());
         let mut driver = Driver {
             parts: Arc::clone(&parts),
-            progress,
+            progress: Arc::clone(&progress),
             journal,
             earlier,
             gates,
@@ -129,6 +132,7 @@ pub(crate) async fn drive(
             lost,
             heart,
             has_begun: false,
+            trace,
         };
         let halt = driver.run().await?;
         Ok((halt, driver.journal.into_run()))
@@ -139,6 +143,7 @@ pub(crate) async fn drive(
         // cannot be read keeps its lease until it runs out, or it would be claimed again at once, for ever.
         drop(store.release(&lease, Revision::PAST_ALL).await);
     }
+    progress.lets_go(&driven);
     driven
 }
 

@@ -117,6 +117,7 @@ impl Runtime {
             expires_at: record.pending.expires_at,
             editors,
             replaces: Some(id.clone()),
+            trace: record.pending.trace.clone(),
         })
     }
 }

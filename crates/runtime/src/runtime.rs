@@ -125,6 +125,8 @@ pub struct RunRequest {
     pub owner: Subject,
     /// Who starts it; the owner, unless on the owner's behalf.
     pub starter: Subject,
+    /// Where the starting of it is traced, as [`Progress::takes_up`] reads it; absent where nobody traces.
+    pub trace: Option<String>,
 }
 
 impl RunRequest {
@@ -140,6 +142,7 @@ impl RunRequest {
             continue_from: None,
             starter: owner.clone(),
             owner,
+            trace: None,
         }
     }
 }
@@ -656,6 +659,7 @@ fn created(agent: &Agent, models: Vec<ModelRef>, request: RunRequest, mode: Mode
         second_approver: agent.second_approver,
         continues: request.continue_from,
         skills: agent.skills.clone(),
+        trace: request.trace,
     }
 }
 

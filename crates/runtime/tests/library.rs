@@ -62,6 +62,7 @@ fn request_of(owner: &Subject, agent: &AgentName) -> RunRequest {
         continue_from: None,
         owner: owner.clone(),
         starter: owner.clone(),
+        trace: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod document;
 pub(crate) mod duration;
 pub(crate) mod nearest;
 mod settings;
+mod telemetry;
 mod tools;
 mod watching;
 mod web;
@@ -27,6 +28,7 @@ use countersign_store::PostgresAddress;
 use crate::environment::Environment;
 use document::{Document, Section};
 pub(crate) use settings::{FETCH_PAGE, ToolSettings};
+pub(crate) use telemetry::Telemetry;
 pub(crate) use tools::{ALWAYS_THERE, BUILT_IN, Tool, Way};
 pub(crate) use watching::{Log, LogFormat, LogLevel};
 pub(crate) use web::{PublicUrl, listen};
@@ -120,6 +122,8 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     /// Who is told that a run waits, in the order of the names.
     pub(crate) webhooks: Vec<Webhook>,
+    /// Where the work on runs is traced; absent: nowhere.
+    pub(crate) telemetry: Option<Telemetry>,
 }
 
 /// One provider.
@@ -267,6 +271,7 @@ impl Config {
             public_url: None,
             log: Log::default(),
             webhooks: Vec::new(),
+            telemetry: None,
         }
     }
 
@@ -287,6 +292,7 @@ impl Config {
             "workers",
             "log",
             "webhooks",
+            "telemetry",
         ])?;
         let folder = file.parent().unwrap_or(Path::new("/"));
         let defaults = Self::without_file(folder);
@@ -310,6 +316,7 @@ impl Config {
                 level: log.parsed("level", watching::level)?.unwrap_or(Log::default().level),
             })
         });
+        let telemetry = top.section("telemetry", telemetry::KEYS)?;
         let public_url = top.parsed("public_url", PublicUrl::parse)?;
         let webhooks = top.named("webhooks", webhooks::KEYS, webhooks::webhook)?;
         if let (Some(first), None) = (webhooks.first(), &public_url) {
@@ -336,6 +343,7 @@ impl Config {
             listen: top.parsed("listen", web::listen)?.unwrap_or(defaults.listen),
             public_url,
             webhooks,
+            telemetry: telemetry.as_ref().map(telemetry::telemetry).transpose()?,
             log: log.transpose()?.unwrap_or_default(),
             folder: defaults.folder,
         })

@@ -27,10 +27,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Response};
 use countersign::{Accounts, AgentName, Clock, Runtime, Store};
+use countersign_clients::SpanContext;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -112,6 +113,14 @@ impl App {
     /// What the process was set up from.
     pub(crate) fn setup(&self) -> &Setup {
         &self.0.setup
+    }
+
+    /// Where the caller traces their request, if work is traced here; what is no W3C `traceparent` is passed over.
+    pub(crate) fn trace_of(&self, headers: &HeaderMap) -> Option<String> {
+        self.setup().telemetry.as_ref()?;
+        let mut given = headers.get_all("traceparent").iter();
+        let (first, None) = (given.next()?, given.next()) else { return None };
+        Some(SpanContext::parse(first.to_str().ok()?)?.traceparent())
     }
 
     /// Makes what a new run of this agent needs: the files of the tour, where the script serves it.

@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use countersign::{Event, Pending, PendingStatus, Refusal, RunId, ToolName};
+use countersign::{CallFinished, Event, Pending, PendingStatus, Refusal, ResultKind, RunId, ToolName};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -133,7 +133,7 @@ fn of<'a>(run: &RunId, event: &'a Event) -> (bool, Fields<'a>) {
         }
         Event::CallFinished(finished) => {
             let result = &finished.result;
-            let (call, tool) = (Some(finished.call.as_str()), tool(&finished.tool, result.refusal));
+            let (call, tool) = (Some(finished.call.as_str()), tool_of(finished));
             let (status, code) = (Some(result.kind.as_str()), result.refusal.map(Refusal::as_str));
             let duration_ms = Some(result.duration_ms);
             (false, Fields { call, tool, status, code, duration_ms, ..nothing })
@@ -171,6 +171,22 @@ fn asked<'a>(run: &RunId, pending: &'a Pending) -> Fields<'a> {
 pub(crate) fn tool(name: &str, refusal: Option<Refusal>) -> Option<&str> {
     let is_made_up = refusal == Some(Refusal::UnknownTool) || ToolName::parse(name).is_err();
     Some(name).filter(|_| !is_made_up)
+}
+
+/// The same of a call that has a result. Of one that was neither made nor judged by itself, because its turn or its run
+/// ended, nobody has looked whether there is such a tool.
+pub(crate) fn tool_of(finished: &CallFinished) -> Option<&str> {
+    let (kind, refusal) = (finished.result.kind, finished.result.refusal);
+    let was_looked_up = match kind {
+        ResultKind::Ok
+        | ResultKind::Error
+        | ResultKind::Timeout
+        | ResultKind::Denied
+        | ResultKind::Expired => true,
+        ResultKind::Refused => refusal.is_some_and(|refusal| refusal != Refusal::CutOff),
+        ResultKind::NotRun | ResultKind::Cancelled => false,
+    };
+    tool(&finished.tool, refusal).filter(|_| was_looked_up)
 }
 
 /// A request was answered. `route` is the pattern, never the path that was asked for.

@@ -19,6 +19,7 @@ mod setup;
 mod log;
 mod metrics;
 mod observed;
+mod telemetry;
 
 // What is shown.
 mod escape;

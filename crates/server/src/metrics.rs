@@ -62,6 +62,7 @@ struct Counted {
     store_faults: Counts,
     runs_unreadable: Counter,
     http_requests: Counts,
+    spans: Counts,
     draining: Gauge,
 }
 
@@ -129,6 +130,7 @@ impl Default for Metrics {
             store_faults: Counts::default(),
             runs_unreadable: Counter::default(),
             http_requests: Counts::default(),
+            spans: Counts::default(),
             draining: Gauge::default(),
         };
         let owed = Owed::default();
@@ -176,7 +178,7 @@ fn registry(counts: &Counted, owed: &Owed) -> Registry {
         owed.outcome_unknown_oldest_age.clone(),
     );
 
-    let seen: [(&str, &str, &Counts); 17] = [
+    let seen: [(&str, &str, &Counts); 18] = [
         ("events", "Events stored by this process", &counts.events),
         ("runs_ended", "Runs that ended here, and how", &counts.runs_ended),
         ("pendings_opened", "Questions asked", &counts.pendings_opened),
@@ -194,6 +196,7 @@ fn registry(counts: &Counted, owed: &Owed) -> Registry {
         ("leases_lost", "Runs that were lost to another worker", &counts.leases_lost),
         ("store_faults", "What the database could not do", &counts.store_faults),
         ("http_requests", "Requests answered", &counts.http_requests),
+        ("spans", "Spans that the collector of traces has, or that were lost", &counts.spans),
     ];
     for (name, help, family) in seen {
         all.register(name, help, family.clone());
@@ -334,6 +337,16 @@ impl Metrics {
     /// A worker of this process lost a run, and saw it at an append or at a heartbeat.
     pub(crate) fn lost_a_lease(&self, seen_at: &'static str) {
         self.counts.leases_lost.get_or_create(&label([("seen_at", seen_at.into())])).inc();
+    }
+
+    /// The collector of traces took so many spans.
+    pub(crate) fn handed_spans(&self, count: u64) {
+        self.counts.spans.get_or_create(&label([("outcome", "sent".into())])).inc_by(count);
+    }
+
+    /// So many spans were lost on the way to the collector.
+    pub(crate) fn lost_spans(&self, count: u64) {
+        self.counts.spans.get_or_create(&label([("outcome", "lost".into())])).inc_by(count);
     }
 
     /// A run cannot be read.

@@ -20,7 +20,8 @@ use countersign::{
     Zone,
 };
 use countersign_clients::{
-    DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError, ToolSetupError,
+    CollectorHeaders, DEMO_PROVIDER, Demo, OpenAi, OpenAiConfig, Secret, SetupError as ClientError,
+    ToolSetupError,
 };
 use countersign_store::{OpenError, PostgresAddress, PostgresStore, SqliteOptions, SqliteStore, Upkeep};
 use countersign_tools::OpenError as WorkspaceError;
@@ -31,6 +32,7 @@ use crate::key::{self, KeyError};
 use crate::metrics::Metrics;
 use crate::observed::Observed;
 use crate::skills::{self, InForce};
+use crate::telemetry::{self, Telemetry};
 use crate::webhooks::{self, Delivery, Receiver};
 use crate::{at_hand, tour};
 pub(crate) use tools::{Bench, file_tools_of};
@@ -114,6 +116,8 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<dyn Clock>,
     /// What counts and writes down what this process stores; absent: nothing does.
     pub(crate) metrics: Option<Arc<Metrics>>,
+    /// Whoever traces the work of this process; absent: nobody.
+    pub(crate) telemetry: Option<Telemetry>,
 }
 
 impl Setup {
@@ -149,12 +153,20 @@ impl Setup {
                 (Arc::new(store.telling(told)), clock)
             }
         };
-        Ok(Self { config, environment, store, clock, metrics: None })
+        // Whoever only looks, or decides, need not know what the collector wants to be shown.
+        let headers = Self::collector_headers(&config, &environment).ok().flatten();
+        let telemetry = config.telemetry.as_ref().zip(headers);
+        let telemetry = telemetry.map(|(told, headers)| Telemetry::start(told, headers, Arc::clone(&clock)));
+        Ok(Self { config, environment, store, clock, metrics: None, telemetry })
     }
 
     /// Counts and writes down what the runtimes store that are made from now on.
     pub(crate) fn count(&mut self) -> Arc<Metrics> {
-        Arc::clone(self.metrics.get_or_insert_default())
+        let metrics = self.metrics.get_or_insert_default();
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.count(metrics);
+        }
+        Arc::clone(metrics)
     }
 
     /// The model that serves a new run of this agent, if no other is asked for.
@@ -312,6 +324,20 @@ impl Setup {
     pub(crate) fn receivers(config: &Config, environment: &Environment) -> Result<Vec<Receiver>, SetupError> {
         webhooks::receivers(&config.webhooks, environment)
             .map_err(|(line, problem)| config.wrong(line, problem).into())
+    }
+
+    /// What the collector of traces wants sent along, if there is one; nothing is sent.
+    ///
+    /// # Errors
+    /// [`SetupError::Config`].
+    pub(crate) fn collector_headers(
+        config: &Config,
+        environment: &Environment,
+    ) -> Result<Option<CollectorHeaders>, SetupError> {
+        let Some(configured) = &config.telemetry else { return Ok(None) };
+        let headers = telemetry::headers(configured, environment);
+        let headers = headers.map_err(|error| config.wrong(configured.line, error.to_string()))?;
+        Ok(Some(headers))
     }
 
     /// What tells them.

@@ -105,6 +105,7 @@ pub(crate) fn created() -> Created {
         second_approver: false,
         continues: None,
         skills: Vec::new(),
+        trace: None,
     }
 }
 
@@ -253,6 +254,7 @@ impl Story {
             expires_at: Deadline::Never,
             editors: Vec::new(),
             replaces: None,
+            trace: None,
         }
     }
 

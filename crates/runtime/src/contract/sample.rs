@@ -51,6 +51,7 @@ pub fn created(agent_name: &str, owner: &str) -> Created {
         second_approver: false,
         continues: None,
         skills: Vec::new(),
+        trace: None,
     }
 }
 
@@ -157,6 +158,7 @@ pub fn question(run: &Run, number: u8, expires_at: Deadline) -> Event {
         expires_at,
         editors: Vec::new(),
         replaces: None,
+        trace: None,
     }))
 }
 

@@ -53,6 +53,7 @@ impl Driver {
             expires_at: self.deadline(),
             editors: Vec::new(),
             replaces: None,
+            trace: self.trace.clone(),
         };
         self.journal.record(vec![Event::PendingOpened(Box::new(pending))]).await
     }
@@ -114,6 +115,7 @@ impl Driver {
             expires_at: self.deadline(),
             editors: last.pending.editors.clone(),
             replaces: None,
+            trace: self.trace.clone(),
         };
         self.journal.record(vec![Event::PendingOpened(Box::new(pending))]).await
     }
@@ -136,6 +138,7 @@ impl Driver {
             expires_at: Deadline::Never,
             editors: Vec::new(),
             replaces: None,
+            trace: self.trace.clone(),
         };
         self.journal.record(vec![Event::PendingOpened(Box::new(pending))]).await
     }

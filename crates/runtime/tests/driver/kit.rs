@@ -234,6 +234,7 @@ pub(crate) fn request() -> RunRequest {
         continue_from: None,
         owner: alice(),
         starter: alice(),
+        trace: None,
     }
 }
 

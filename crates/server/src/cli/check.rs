@@ -66,6 +66,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     warn_of_settings(&config, &tools, &mut warnings);
     warn_of_tools(&config, &known, &tools, &mut warnings)?;
     check_webhooks(&config, &invocation, &mut warnings)?;
+    check_telemetry(&config, &invocation, &mut warnings)?;
     let name = config.file.as_ref().map(|file| file.display().to_string());
     if json {
         show::out(&escape::json(&serde_json::json!({ "file": name, "warnings": warnings })));
@@ -101,6 +102,23 @@ fn check_webhooks(
     let set = config.webhooks.iter().filter(|told| is_set(&told.secret_env)).cloned().collect();
     let config = Config { webhooks: set, ..config.clone() };
     Setup::receivers(&config, &invocation.environment)?;
+    Ok(())
+}
+
+fn check_telemetry(
+    config: &Config,
+    invocation: &Invocation,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let told = config.telemetry.as_ref().and_then(|told| Some((told.line, told.headers_env.as_deref()?)));
+    if let Some((line, variable)) =
+        told.filter(|(_, variable)| invocation.environment.get(variable).is_none())
+    {
+        let words = format!("the variable {variable} with what the collector of traces is shown is not set");
+        warnings.push(at(config, line, &words));
+        return Ok(());
+    }
+    Setup::collector_headers(config, &invocation.environment)?;
     Ok(())
 }
 

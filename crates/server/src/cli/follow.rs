@@ -69,8 +69,9 @@ impl<'a> Follow<'a> {
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn to_its_stop(&self) -> Result<Exit, Failure> {
-        let stop = self.stopped(true).await?;
-        self.tell(stop).await
+        let stop = self.stopped(true).await;
+        self.flush().await;
+        self.tell(stop?).await
     }
 
     /// Leaves the run to a worker for a second, then does the same.
@@ -79,8 +80,16 @@ impl<'a> Follow<'a> {
     /// [`Failure`].
     pub(crate) async fn after_a_decision(&self) -> Result<Exit, Failure> {
         self.leave_to_a_worker().await?;
-        let stop = self.stopped(false).await?;
-        self.tell(stop).await
+        let stop = self.stopped(false).await;
+        self.flush().await;
+        self.tell(stop?).await
+    }
+
+    /// The process may end here, and with it what was not handed over.
+    async fn flush(&self) {
+        if let Some(telemetry) = &self.session.setup.telemetry {
+            telemetry.flush().await;
+        }
     }
 
     /// Tells where it stands, without driving it.
@@ -116,6 +125,18 @@ impl<'a> Follow<'a> {
         let style = Style::for_stderr(&self.session.setup.environment);
         let live = !self.manner.json && show::is_interactive();
         let progress: Arc<dyn Progress> = if live { Arc::new(Live::new(style)) } else { Arc::new(Unwatched) };
+        let setup = &self.session.setup;
+        let progress = match (&setup.telemetry, &setup.config.telemetry) {
+            (Some(telemetry), _) => telemetry.watching(progress),
+            (None, Some(_)) => {
+                show::err(
+                    "note: what is done here is not traced, because the variable that telemetry.headers_env names is \
+                     not set, or is not what it must be: `config check` says which",
+                );
+                progress
+            }
+            (None, None) => progress,
+        };
         let mut lines: Option<Lines> = None;
         loop {
             let driven =

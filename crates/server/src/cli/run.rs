@@ -53,7 +53,9 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     if arguments.task.trim().is_empty() {
         return Err(Failure::usage("the task is empty: say what is to be done".to_owned()));
     }
-    Setup::check_skills(&invocation.configuration()?)?;
+    let config = invocation.configuration()?;
+    Setup::check_skills(&config)?;
+    Setup::collector_headers(&config, &invocation.environment)?;
     let session = Session::open_for_a_run(invocation, arguments.acting.as_ref()).await?;
     let setup = &session.setup;
     let agent = match (arguments.agent, &arguments.continue_from) {
@@ -91,6 +93,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         max_iterations: None,
         max_working_time: None,
         continue_from: arguments.continue_from,
+        trace: None,
         owner: session.actor.subject.clone(),
         starter: session.actor.subject.clone(),
     };

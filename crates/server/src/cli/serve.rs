@@ -44,6 +44,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<Exit, Failure> {
     let config = invocation.configuration()?;
     Setup::check_skills(&config)?;
+    Setup::collector_headers(&config, &invocation.environment)?;
     let receivers = Setup::receivers(&config, &invocation.environment)?;
     let listen = arguments.listen.unwrap_or(config.listen);
     // Others may serve from the same PostgreSQL.

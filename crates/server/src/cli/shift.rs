@@ -43,6 +43,10 @@ pub(super) async fn work_until_told(
     let no_more = CancellationToken::new();
     let telling = tokio::spawn(delivery.deliver(interrupt.token(), no_more.clone()));
     let overseer: Arc<dyn Overseer> = Arc::new(watchers.clone());
+    let overseer = match &setup.telemetry {
+        Some(telemetry) => telemetry.overseeing(overseer),
+        None => overseer,
+    };
     let working = runtime.work(shift, overseer);
     tokio::pin!(working);
     let drained = tokio::select! {
@@ -57,6 +61,9 @@ pub(super) async fn work_until_told(
     // What is being sent now is the next process's to send.
     no_more.cancel();
     drop(telling.await);
+    if let Some(telemetry) = &setup.telemetry {
+        telemetry.flush().await;
+    }
     drained
 }
 

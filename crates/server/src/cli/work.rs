@@ -46,6 +46,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         )));
     }
     Setup::check_skills(&config)?;
+    Setup::collector_headers(&config, &invocation.environment)?;
     let receivers = Setup::receivers(&config, &invocation.environment)?;
     crate::log::start(config.log);
     let mut session = Session::open_for_a_run(invocation, None).await?;

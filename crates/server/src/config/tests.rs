@@ -1,6 +1,8 @@
 use countersign::{DataClass, Effect, OperatorWord, Origin, Pause, TIMEOUT_DEFAULT, ToolSpec};
 use serde_json::json;
 
+use countersign_clients::CollectorTarget;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -59,6 +61,10 @@ fn everything_that_is_configured_is_typed() {
         [log]
         format = "json"
         level = "warn"
+
+        [telemetry]
+        otlp = "https://collector.example/otel/"
+        headers_env = "COLLECTOR"
         "#,
     )
     .unwrap();
@@ -112,6 +118,11 @@ fn everything_that_is_configured_is_typed() {
             public_url: Some(PublicUrl::parse("https://agents.example").unwrap()),
             log: Log { format: LogFormat::Json, level: LogLevel::Warn },
             webhooks: Vec::new(),
+            telemetry: Some(Telemetry {
+                line: 47,
+                collector: CollectorTarget::parse("https://collector.example/otel/v1/traces", false).unwrap(),
+                headers_env: Some("COLLECTOR".into()),
+            }),
         }
     );
 }
@@ -281,6 +292,17 @@ fn an_error_names_file_line_key_and_what_was_meant() {
         ("public_url = \"agents.example\"", ":1: public_url: it must be http:// or https://"),
         ("[log]\nformat = \"xml\"", ":2: log.format: it must be one of text, json"),
         ("[log]\nlevel = \"loud\"", ":2: log.level: it must be one of off, error, warn, info, debug"),
+        ("[telemetry]\nheaders_env = \"X\"", ":1: telemetry: the key otlp is missing"),
+        (
+            "[telemetry]\notlp = \"localhost:4318\"",
+            ":2: telemetry.otlp: it must be where a collector takes OTLP",
+        ),
+        (
+            "[telemetry]\notlp = \"http://c:4318\"",
+            ":2: telemetry.otlp: over http anybody on the way reads along",
+        ),
+        ("[telemetry]\notlp = \"https://a:b@c\"", ":2: telemetry.otlp: it holds no credential"),
+        ("[telemetry]\nendpoint = \"https://c\"", ":2: the key telemetry.endpoint is unknown"),
         ("[workers]\nconcurrency = 0", ":2: workers.concurrency: it must be from 1 to"),
         ("[workers]\ndrain = \"soon\"", ":2: workers.drain: a duration is"),
         ("[workers]\nlease = \"1ms\"", ":2: workers.lease: a lease is at least 500ms"),

@@ -33,6 +33,7 @@ fn created() -> Created {
         second_approver: false,
         continues: None,
         skills: Vec::new(),
+        trace: None,
     }
 }
 
@@ -87,6 +88,7 @@ fn question(requires_admin: bool, arguments: &str) -> Pending {
         expires_at: Deadline::At(at(60)),
         editors: Vec::new(),
         replaces: None,
+        trace: None,
     }
 }
 

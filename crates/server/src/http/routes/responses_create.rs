@@ -42,6 +42,7 @@ struct Begun {
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "For a start: the same key and body, the same run."),
         ("Prefer" = Option<String>, Header, description = "`wait=N` answers after N seconds at the latest; without it, after 300."),
+        ("traceparent" = Option<String>, Header, description = "For a start: as for the route that starts runs."),
     ),
     responses(
         (status = 200, description = "The response, as far as it came; or a stream of its events.", content(
@@ -62,7 +63,8 @@ pub(super) async fn create_response(
     let begun = match body.wanted()? {
         Wanted::Run(messages) => {
             START.admits(caller.principal()).then_some(()).ok_or_else(no_right)?;
-            let (request, previous) = planned(&app, &caller, &body, messages).await?;
+            let (mut request, previous) = planned(&app, &caller, &body, messages).await?;
+            request.trace = app.trace_of(&headers);
             let starter = request.starter.clone();
             let started = match key(&headers)? {
                 None => app.runtime().start(request, Mode::Attended).await,
@@ -121,6 +123,7 @@ async fn planned(
         continue_from: before.map(|seen| seen.run.id().clone()),
         starter: owner.clone(),
         owner,
+        trace: None,
     };
     Ok((request, body.previous_response_id.clone()))
 }

@@ -108,6 +108,7 @@ impl<'de> Deserialize<'de> for Messages {
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "The same key and body: the same run. The same key, another body: 422."),
         ("Prefer" = Option<String>, Header, description = "`wait=N` answers when the run stops, or after N seconds."),
+        ("traceparent" = Option<String>, Header, description = "W3C Trace Context: where the work is traced, its trace gets a link to this one."),
     ),
     responses(
         (status = 201, description = "The run, which was stored.", body = crate::http::openapi::Run, headers(("Location" = String, description = "Where it is found."))),
@@ -138,6 +139,7 @@ pub(super) async fn create_run(
         continue_from: body.continue_from,
         owner,
         starter: starter.clone(),
+        trace: app.trace_of(&headers),
     };
     let mode = if body.unattended { Mode::Unattended } else { Mode::Attended };
     app.prepare(&request.agent).map_err(|_| Problem::internal())?;

@@ -27,6 +27,7 @@ fn waiting(tool: &str, arguments: &str, preview: &[&str]) -> Run {
         second_approver: false,
         continues: None,
         skills: Vec::new(),
+        trace: None,
     };
     let reply = Reply {
         provider: "stub".parse().unwrap(),
@@ -66,6 +67,7 @@ fn waiting(tool: &str, arguments: &str, preview: &[&str]) -> Run {
         expires_at: Deadline::Never,
         editors: Vec::new(),
         replaces: None,
+        trace: None,
     };
     let replied = Event::ModelReplied(Box::new(ModelReplied { reply: reply.into(), closing: false }));
     let (run, _) = Run::create("run_1".parse().unwrap(), created, vec![replied], at).unwrap();

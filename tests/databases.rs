@@ -133,7 +133,7 @@ fn a_postgresql_says_what_it_does_not_do_and_where_it_cannot_be_reached() {
 
     let nowhere = Folder::new();
     nowhere.write("countersign.toml", "database = \"postgres:///d?host=/nowhere\"\n");
-    let lost = nowhere.run(&["run", "--model", "demo", "x"]).expect(2);
+    let lost = nowhere.run(&["run", "--model", "demo", "x"]).expect(4);
     let lost = lost.one_sentence();
     assert!(lost.contains("the database postgres:///d cannot be opened"), "{lost}");
 }

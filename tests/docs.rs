@@ -13,7 +13,7 @@ use crate::support::tool::{Comes, ToolServer};
 use crate::support::{Folder, declared, text};
 
 /// The pages that a reader types from, one shell each.
-const TYPED: [&str; 2] = ["README.md", "docs/operations.md"];
+const TYPED: [&str; 3] = ["README.md", "docs/deployment.md", "docs/operations.md"];
 /// The page that says what is seen from outside.
 const CONTRACT: &str = "docs/contract.md";
 /// Where the examples in Rust are compiled and run.
@@ -197,6 +197,52 @@ fn what_the_operations_page_says_is_so() {
     blocks("docs/operations.md").iter().for_each(|block| reader.reads(block));
     assert!(backups.join("countersign-monday.db").exists());
     reader.folder.run(&["db", "doctor"]).expect(0);
+}
+
+#[test]
+fn what_the_deployment_page_says_is_so() {
+    let model = Server::start(vec![calls(&[("page_drop", json!({ "id": 7 }))]), says("Page 7 is gone.")]);
+    let dies = ToolServer::start(Comes::Dies);
+    let mut reader = Reader::new(Vec::new());
+    let place = |below: &str| reader.folder.path(below).display().to_string();
+    let (etc, var) = (place("etc"), place("var"));
+    std::fs::create_dir(&var).unwrap();
+    // The configuration of the page, at this test's places, with one tool and a model that answers.
+    let config = text_of("deploy/countersign.toml")
+        .replace("/var/lib/countersign", &var)
+        .replace("https://models.example/v1", model.url());
+    let tool = declared(
+        "page_drop",
+        &format!("http = \"{}\"", dies.url),
+        "write",
+        "data_class = \"editor_content\"",
+    );
+    reader.folder.write("page.toml", &format!("{config}{tool}"));
+    let page = place("page.toml");
+    reader.instead =
+        vec![("deploy/countersign.toml", page), ("/etc/countersign", etc), ("sk-…", "sk-x".to_owned())];
+    for block in &blocks("docs/deployment.md") {
+        if block.text.starts_with("$ countersign pending list") {
+            // A call that a person released, and that nothing answered.
+            let mut printed = |command: &str| -> Value {
+                // Notes are for people.
+                let (lines, exit) = reader.types(&format!("{command} 2>/dev/null"));
+                assert!(exit == 0 || exit == 3, "{command}: {lines:#?}");
+                serde_json::from_str(&lines.join("\n")).unwrap()
+            };
+            printed("countersign groups reset content --json");
+            let run = printed("countersign run --json x");
+            let id = text(&run["pending"]["id"]);
+            printed(&format!("countersign approve {id} --digest {} --json", text(&run["pending"]["digest"])));
+            let open = printed("countersign pending list --json")["items"][0].clone();
+            let open = printed(&format!("countersign pending show {} --json", text(&open["id"])));
+            reader.names = Names::default();
+            for (shown, key) in [("run_…", "run"), ("pnd_…", "id"), ("sha256:…", "digest")] {
+                reader.names.set(shown, text(&open[key]));
+            }
+        }
+        reader.reads(block);
+    }
 }
 
 /// Rust without what does not count: blanks, and comments at the end of a line.

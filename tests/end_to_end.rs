@@ -21,6 +21,8 @@ mod conversations;
 #[cfg(test)]
 mod databases;
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod details;
 #[cfg(test)]
 mod docs;

@@ -1,8 +1,11 @@
 //! What goes wrong: one sentence that says what, why and what next; the right exit status; nothing lost.
 
+use std::process::{Command, Stdio};
+
 use serde_json::json;
 
 use crate::support::model::{Play, Server, calls, says};
+use crate::support::serve::Serve;
 use crate::support::{Done, Folder, text};
 
 fn failing_model(play: Play, code: &str, words: &str) {
@@ -194,17 +197,40 @@ fn output_that_cannot_be_written_is_told_and_a_reader_that_went_away_is_not() {
     assert_eq!(gone.expect(0).err, "");
 }
 
-/// The program under a bound on the size of files, which is how a full disk looks to it.
-fn with_small_files(folder: &Folder, arguments: &[&str]) -> Done {
+/// The program under a bound on the size of files, in blocks of 512 bytes, which is how a full disk looks to it.
+fn under_a_bound(folder: &Folder, blocks: u32, arguments: &[&str]) -> Command {
     let program = env!("CARGO_BIN_EXE_countersign");
-    let mut command = std::process::Command::new("/bin/sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$@\"", "sh", program]).args(arguments);
+    let mut command = Command::new("/bin/sh");
+    let shell = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    command.args(["-c", &shell, "sh", program]).args(arguments);
+    command.current_dir(folder.path("")).env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
     command
-        .current_dir(folder.path(""))
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .stdin(std::process::Stdio::null());
-    command.output().unwrap().into()
+}
+
+fn with_small_files(folder: &Folder, arguments: &[&str]) -> Done {
+    under_a_bound(folder, 400, arguments).output().unwrap().into()
+}
+
+#[test]
+fn a_server_whose_database_cannot_be_written_is_not_ready() {
+    let folder = Folder::new();
+    folder.configure("http://127.0.0.1:1/v1", "");
+    let serve = Serve::start(&folder);
+    assert_eq!(serve.stranger().get("/readyz").status, 200);
+    drop(serve);
+    let serve = Serve::start_by(under_a_bound(&folder, 100, &["serve", "--listen", "127.0.0.1:0"]));
+    // Others, who are not bound, fill the log of the database up to where the server cannot go on.
+    let log = folder.path(".countersign/countersign.db-wal");
+    while std::fs::metadata(&log).unwrap().len() < 60_000 {
+        folder.run(&["token", "create", "--subject", "ann"]).expect(0);
+    }
+    let answer = serve.stranger().get("/readyz");
+    answer.refused(503, "not_ready");
+    // What was seen is told again without another try, and the log says it once.
+    assert_eq!(serve.stranger().get("/readyz").status, 503);
+    let said = serve.said();
+    assert_eq!(said.matches("the database cannot be written").count(), 1, "{said}");
+    assert_eq!(serve.stranger().get("/healthz").status, 200, "and it is alive");
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(crate) use webhooks::{Webhook, subscriptions};
 pub(crate) const FILE: &str = "countersign.toml";
 /// The variable that names another.
 pub(crate) const CONFIG_VARIABLE: &str = "COUNTERSIGN_CONFIG";
+/// The variable that names the key file, before the configuration does.
+const KEY_FILE_VARIABLE: &str = "COUNTERSIGN_KEY_FILE";
 /// The folder of the state, beside the file.
 pub(crate) const STATE: &str = ".countersign";
 /// The database in the folder of the state, where nobody names another.
@@ -224,9 +226,19 @@ impl Config {
             Some(named) => Some(folder.join(named)),
             None => folder.ancestors().map(|above| above.join(FILE)).find(|file| is_there(file)),
         };
-        match file {
-            Some(file) => Self::read(&file),
-            None => Ok(Self::without_file(folder)),
+        let config = match file {
+            Some(file) => Self::read(&file)?,
+            None => Self::without_file(folder),
+        };
+        Ok(config.with_key_file_of(environment))
+    }
+
+    /// With the key file that the environment names, if it names one: where a supervisor hands keys on, the place
+    /// depends on whom it hands them to.
+    fn with_key_file_of(self, environment: &Environment) -> Self {
+        match environment.get(KEY_FILE_VARIABLE) {
+            Some(file) => Self { key_file: environment.folder.join(file), ..self },
+            None => self,
         }
     }
 
@@ -235,7 +247,7 @@ impl Config {
     pub(crate) fn at_the_nearest_state(self, environment: &Environment) -> Self {
         let has_state = |above: &&Path| above.join(STATE).join(DATABASE).exists();
         match environment.folder.ancestors().find(has_state) {
-            Some(above) if self.file.is_none() => Self::without_file(above),
+            Some(above) if self.file.is_none() => Self::without_file(above).with_key_file_of(environment),
             Some(_) | None => self,
         }
     }

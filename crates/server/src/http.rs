@@ -30,7 +30,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Response};
-use countersign::{Accounts, AgentName, Clock, Runtime, Store};
+use countersign::{Accounts, AgentName, Clock, Runtime, Store, StoreFault};
 use countersign_clients::SpanContext;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
@@ -51,6 +51,8 @@ pub(crate) use watch::Watchers;
 
 /// How long a count of the database is good for.
 const COUNT_AGAIN: Duration = Duration::from_secs(1);
+/// How long it is known that the database can be written, or that it cannot.
+const PROBE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Everything that a request can get at. Cheap to clone; all clones are the same.
 #[derive(Clone, Debug)]
@@ -65,6 +67,8 @@ struct Inner {
     metrics: Arc<Metrics>,
     /// When the database was counted last.
     counted: Mutex<Option<Timestamp>>,
+    /// When it was last seen whether the database can be written, and what was seen.
+    probed: Mutex<Option<(Timestamp, Result<(), Unwritable>)>>,
     failed_tokens: FailedTokens,
     end: CancellationToken,
 }
@@ -85,6 +89,7 @@ impl App {
             watchers: Watchers::default(),
             metrics,
             counted: Mutex::default(),
+            probed: Mutex::default(),
             failed_tokens: FailedTokens::default(),
             end,
         }))
@@ -166,6 +171,27 @@ impl App {
         *counted = Some(now);
     }
 
+    /// Whether the database can be written, as was seen at most a few seconds ago: everybody may ask.
+    ///
+    /// # Errors
+    /// [`Unwritable`].
+    pub(crate) async fn probe(&self) -> Result<(), Unwritable> {
+        let mut probed = self.0.probed.lock().await;
+        let now = self.clock().now();
+        if let Some((at, seen)) = *probed
+            && now.duration_since(at).unsigned_abs() < PROBE_AGAIN
+        {
+            return seen;
+        }
+        let written = self.0.setup.store.probe().await;
+        let seen = written.inspect_err(|fault| self.metrics().store_failed(fault)).map_err(|fault| {
+            log::warn(&format!("the database cannot be written: {}", in_full(&fault)));
+            Unwritable::of(&fault)
+        });
+        *probed = Some((now, seen));
+        seen
+    }
+
     /// The wrong tokens of late.
     pub(crate) fn failed_tokens(&self) -> &FailedTokens {
         &self.0.failed_tokens
@@ -180,6 +206,46 @@ impl App {
     pub(crate) fn is_draining(&self) -> bool {
         self.0.end.is_cancelled()
     }
+}
+
+/// Why the database cannot be written, in words that may be told to whoever reaches the port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unwritable {
+    Full,
+    ReadOnly,
+    Busy,
+    Failed,
+}
+
+impl Unwritable {
+    fn of(fault: &StoreFault) -> Self {
+        match fault {
+            StoreFault::Full(_) => Self::Full,
+            StoreFault::ReadOnly(_) => Self::ReadOnly,
+            StoreFault::Busy(_) => Self::Busy,
+            StoreFault::Failed(_) | _ => Self::Failed,
+        }
+    }
+
+    /// What is wrong, and what to do.
+    pub(crate) fn sentence(self) -> &'static str {
+        match self {
+            Self::Full => "the disk of the database is full: make room, and this mends itself",
+            Self::ReadOnly => "the database cannot be written; the log of this process says why",
+            Self::Busy => "the database was busy for too long",
+            Self::Failed => "the store does not answer as it should; the log of this process says how",
+        }
+    }
+}
+
+/// A fault with its causes.
+fn in_full(fault: &StoreFault) -> String {
+    let (mut words, mut cause) = (fault.to_string(), std::error::Error::source(fault));
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words
 }
 
 /// All routes behind their guards.

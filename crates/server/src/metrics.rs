@@ -458,3 +458,100 @@ fn seconds(from: Timestamp, to: Timestamp) -> f64 {
 fn many(count: u64) -> f64 {
     count as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The names of all that is counted, as a scrape shows them.
+    fn names() -> BTreeSet<String> {
+        let metrics = Metrics::default();
+        let Counted {
+            events,
+            runs_ended,
+            pendings_opened,
+            pendings_closed,
+            decisions,
+            decisions_refused,
+            decision_seconds,
+            gate_denials,
+            calls,
+            call_seconds,
+            calls_refused,
+            calls_unknown,
+            calls_taken_up,
+            model_replies,
+            model_failures,
+            tokens,
+            leases_lost,
+            append_conflicts: _,
+            append_seconds,
+            store_faults,
+            runs_unreadable: _,
+            http_requests,
+            spans,
+            draining: _,
+        } = &metrics.counts;
+        // What has no value yet has no name in a scrape.
+        for counts in [
+            events,
+            runs_ended,
+            pendings_opened,
+            pendings_closed,
+            decisions,
+            decisions_refused,
+            gate_denials,
+            calls,
+            calls_refused,
+            calls_unknown,
+            calls_taken_up,
+            model_replies,
+            model_failures,
+            tokens,
+            leases_lost,
+            store_faults,
+            http_requests,
+            spans,
+        ] {
+            counts.get_or_create(&Labels::default()).inc();
+        }
+        for times in [decision_seconds, call_seconds, append_seconds] {
+            times.get_or_create(&Labels::default()).observe(1.0);
+        }
+        metrics.owed(Some(&Census::default()), Timestamp::UNIX_EPOCH, |_| true);
+        let text = metrics.text().unwrap();
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE countersign_"));
+        names.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    }
+
+    /// The names that stand in the tables of the page, between backticks and without their labels.
+    fn in_the_page(page: &str) -> BTreeSet<String> {
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let cells = rows.filter_map(|row| row.split('|').nth(1));
+        let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        names.filter_map(|name| name.split('{').next()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_page_about_operations_names_what_is_counted_and_nothing_else() {
+        assert_eq!(in_the_page(include_str!("../../../docs/operations.md")), names());
+    }
+
+    #[test]
+    fn the_rules_for_alerts_name_only_what_is_counted() {
+        let (rules, known) = (include_str!("../../../deploy/alerts.yml"), names());
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let named: BTreeSet<&str> = rules
+            .split("countersign_")
+            .skip(1)
+            .map(|rest| &rest[..rest.find(|letter| !is_part(letter)).unwrap_or(rest.len())])
+            .collect();
+        assert!(named.len() > 8, "{named:?}");
+        for name in named {
+            let histogram = name.strip_suffix("_bucket").or_else(|| name.strip_suffix("_count"));
+            assert!(known.contains(histogram.unwrap_or(name)), "countersign_{name} is counted by nobody");
+        }
+    }
+}

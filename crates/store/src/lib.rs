@@ -13,6 +13,7 @@ mod hints;
 mod inspection;
 mod keys;
 mod mac;
+mod migration;
 mod open;
 mod outbox;
 mod page;

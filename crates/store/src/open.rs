@@ -18,13 +18,27 @@ pub enum OpenError {
     /// It is something else.
     #[error("{0} is not a database of countersign")]
     Foreign(String),
-    /// A newer countersign wrote it.
+    /// A newer countersign changed it in a way that is not for this one.
     #[error("the database has schema {found}; this countersign knows {known}. Use the newer one")]
     Newer {
         /// The schema of the database.
         found: u32,
         /// The newest schema that is known here.
         known: u32,
+    },
+    /// An older countersign wrote it, and this account may not bring it up to date (PostgreSQL).
+    #[error(
+        "the database has schema {found} and this countersign needs {known}, but this account may not change its \
+         tables: run `db migrate` once as the account that owns them"
+    )]
+    Unmigrated {
+        /// The schema of the database.
+        found: u32,
+        /// The newest schema that is known here.
+        known: u32,
+        /// What PostgreSQL said.
+        #[source]
+        source: StoreFault,
     },
     /// It is sealed under another master key.
     #[error("the database is sealed under the key {expected}; the key given is {given}")]

@@ -56,6 +56,8 @@ pub struct PostgresStore {
     vault: Arc<Vault>,
     clock: Arc<DatabaseClock>,
     holder: Arc<Holder>,
+    /// The schema when it was opened.
+    schema: u32,
     subscriptions: Subscriptions,
 }
 
@@ -74,13 +76,14 @@ impl PostgresStore {
         let connections = Connections::new(&address).map_err(failed)?;
         let database_clock = Arc::new(DatabaseClock::new(Arc::clone(&clock)));
         let holder = Arc::new(Holder::new(&*clock));
-        let vault = schema::open(&connections, address.place(), master, clock).await?;
+        let (vault, schema) = schema::open(&connections, address.place(), master, clock).await?;
         let store = Self {
             connections,
             vault: Arc::new(vault),
             clock: database_clock,
             holder,
             address,
+            schema,
             subscriptions: Subscriptions::default(),
         };
         store

@@ -68,6 +68,8 @@ pub struct SqliteStore {
     connections: Connections,
     holders: Holders,
     vault: Arc<Vault>,
+    /// The schema when it was opened.
+    schema: u32,
     subscriptions: Arc<Subscriptions>,
 }
 
@@ -77,10 +79,11 @@ impl SqliteStore {
     /// # Errors
     /// [`OpenError`]. There is no way to open a database without its key.
     pub fn open(options: SqliteOptions, master: MasterKey, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (connection, vault) = schema::open(&options, master, Arc::clone(&clock))?;
+        let schema::Opened { connection, vault, schema } =
+            schema::open(&options, master, Arc::clone(&clock))?;
         let holders = Holders::of(&options.path, clock);
         let connections = Connections::new(connection, options);
-        Ok(Self { connections, holders, vault: Arc::new(vault), subscriptions: Arc::default() })
+        Ok(Self { connections, holders, vault: Arc::new(vault), schema, subscriptions: Arc::default() })
     }
 
     /// The same, which owes notices to these from here on.

@@ -31,8 +31,19 @@ pub trait Upkeep: Store + Accounts + Outbox {
     /// What others say who work on the same database.
     fn hints(&self) -> Hints;
 
-    /// The schema of the open database: how many migrations it has seen.
+    /// The schema of the database when it was opened: how many migrations it has seen.
     fn schema_version(&self) -> u32;
+
+    /// The newest schema that this build knows. The database's is newer where a newer countersign has migrated it and
+    /// left it readable for this one.
+    fn schema_known(&self) -> u32;
+
+    /// Writes a little that nobody reads, to the disk: whether the database can be written, and this process may work on
+    /// it still.
+    ///
+    /// # Errors
+    /// [`StoreFault`].
+    async fn probe(&self) -> Result<(), StoreFault>;
 
     /// Counts what is owed: runs that have not ended, and open questions. `now` is for leases.
     ///

@@ -95,8 +95,15 @@ fn migrated(session: &Session, json: bool) -> Exit {
     if json {
         show::out(&escape::json(&json!({ "database": path, "schema_version": version })));
     } else {
-        let path = escape::line(&path);
-        show::out(&format!("The database {path} has schema version {version}, the newest this build knows."));
+        let (path, known) = (escape::line(&path), session.setup.store.schema_known());
+        show::out(&if version > known {
+            format!(
+                "The database {path} has schema version {version}. This build knows {known} and may work on it beside \
+                 newer ones."
+            )
+        } else {
+            format!("The database {path} has schema version {version}, the newest this build knows.")
+        });
     }
     Exit::Done
 }

@@ -109,6 +109,12 @@ impl Failure {
 
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
+        if let SetupError::Database(unopened @ OpenError::Fault { source, .. }) = &error
+            && !matches!(source, StoreFault::ReadOnly(_))
+        {
+            // Nothing is wrong with what was asked for: a supervisor may try it again.
+            return Self::ended(database_words(unopened));
+        }
         Self::usage(match &error {
             SetupError::Database(source) => database_words(source),
             SetupError::Folder { .. } => {

@@ -32,7 +32,7 @@ use super::{Exit, Failure};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: 0 ended as it was told to, 2 wrong usage or configuration, the address is taken, or \
-    another serve has the database."
+    another serve has the database, 4 the database cannot be reached."
 )]
 pub(crate) struct Arguments {
     /// Listen here, as ADDRESS:PORT, instead of what the configuration says

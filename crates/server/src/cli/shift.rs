@@ -31,6 +31,13 @@ pub(super) async fn work_until_told(
     delivery: Delivery,
     interrupt: &Interrupt,
 ) -> Drained {
+    let (schema, known) = (setup.store.schema_version(), setup.store.schema_known());
+    if schema > known {
+        log::warn(&format!(
+            "a newer countersign has brought the database to schema {schema}; this one knows {known} and goes on beside \
+             it until it is replaced"
+        ));
+    }
     let grace = setup.config.drain;
     let shift = Shift {
         concurrency: setup.config.concurrency,

@@ -27,7 +27,7 @@ use super::{Exit, Failure};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: 0 ended as it was told to, 2 wrong usage or configuration, the address is taken, or the \
-    runs lie in a SQLite file, which one `serve` works on."
+    runs lie in a SQLite file, which one `serve` works on, 4 the database cannot be reached."
 )]
 pub(crate) struct Arguments {
     /// Answer /healthz, /readyz and /metrics here, as ADDRESS:PORT; without it, nobody is answered

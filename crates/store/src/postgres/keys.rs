@@ -9,8 +9,10 @@ use countersign::StoreFault;
 use tokio_postgres::Row;
 
 use super::connections::{Connections, Transaction};
+use super::schema;
 use crate::entries::Broken;
 use crate::keys::{self, Handover, Installation};
+use crate::migration;
 use crate::row::{Cells, RunRecord};
 use crate::vault::{RunKey, Vault};
 
@@ -18,9 +20,12 @@ use crate::vault::{RunKey, Vault};
 pub(super) const SHARED: &str = "SELECT pg_advisory_xact_lock_shared(4850202893012172801)";
 /// The lock of the keys, held alone.
 pub(super) const ALONE: &str = "SELECT pg_advisory_xact_lock(4850202893012172801)";
-/// What is stored.
+/// What is stored, in every schema.
 pub(super) const INSTALLATION: &str = "SELECT key_fingerprint, root, from_fingerprint, to_fingerprint, to_key, \
      from_key FROM installation LEFT JOIN rotation ON true";
+/// The same for whoever has the database open, and whether it still may.
+pub(super) const STANDING: &str = "SELECT key_fingerprint, root, from_fingerprint, to_fingerprint, to_key, \
+     from_key, readable_from FROM installation CROSS JOIN schema_version LEFT JOIN rotation ON true";
 
 /// What is stored, if an installation was made.
 pub(super) fn read(rows: &[Row]) -> Result<Option<Installation>, StoreFault> {
@@ -44,8 +49,17 @@ pub(super) fn read(rows: &[Row]) -> Result<Option<Installation>, StoreFault> {
 }
 
 /// Learns the other key of a rotation that is under way, and says what is stored.
-pub(super) fn follow(rows: &[Row], vault: &Vault) -> Result<Installation, StoreFault> {
+pub(super) fn learn(rows: &[Row], vault: &Vault) -> Result<Installation, StoreFault> {
     keys::follow(vault, read(rows)?)
+}
+
+/// The same for whoever is going to change something: it must still be allowed to ([`STANDING`]).
+pub(super) fn follow(rows: &[Row], vault: &Vault) -> Result<Installation, StoreFault> {
+    if let Some(row) = rows.first() {
+        let from = Cells::of(row, "schema_version", "readable_from").number("readable_from")?;
+        migration::still_readable(from, schema::VERSION)?;
+    }
+    learn(rows, vault)
 }
 
 /// The data key of a run whose row this transaction has read.
@@ -59,12 +73,12 @@ pub(super) async fn of_run(
     }
     let [installation] = tx.statements([INSTALLATION]).await?;
     let rows = tx.go_on(tx.query(&installation, &[])).await?;
-    Ok(keys::after_following(vault, &follow(&rows, vault)?, record))
+    Ok(keys::after_following(vault, &learn(&rows, vault)?, record))
 }
 
 /// Learns what is stored, outside of any transaction.
 pub(super) async fn look(connections: &Connections, vault: &Vault) -> Result<Installation, StoreFault> {
-    follow(&connections.rows(INSTALLATION, &[]).await?, vault)
+    learn(&connections.rows(INSTALLATION, &[]).await?, vault)
 }
 
 /// Whether this process has been left behind with a retired key.

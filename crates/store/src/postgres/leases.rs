@@ -55,7 +55,7 @@ impl PostgresStore {
         term: Term,
     ) -> Result<Lease, ClaimError> {
         let tx = self.connections.transaction(Begin::Write(Durability::Process)).await?;
-        let [shared, installation, lock] = tx.statements([keys::SHARED, keys::INSTALLATION, &lock()]).await?;
+        let [shared, installation, lock] = tx.statements([keys::SHARED, keys::STANDING, &lock()]).await?;
         let id: [Parameter<'_>; 1] = [&run.as_str()];
         let sent = self.clock.sent();
         let (_, stored, rows) = tx
@@ -84,8 +84,7 @@ impl PostgresStore {
         term: Term,
     ) -> Result<Option<Lease>, StoreFault> {
         let tx = self.connections.transaction(Begin::Write(Durability::Process)).await?;
-        let [shared, installation, next] =
-            tx.statements([keys::SHARED, keys::INSTALLATION, &queue()]).await?;
+        let [shared, installation, next] = tx.statements([keys::SHARED, keys::STANDING, &queue()]).await?;
         let agents: Vec<&str> = agents.iter().map(AgentName::as_str).collect();
         let (now, last) = (time::text(term.now), time::text(Lease::end(term.now, Lease::LONGEST)));
         let first: [Parameter<'_>; 4] = [&agents, &now, &i64::MIN, &last];
@@ -126,7 +125,7 @@ impl PostgresStore {
         let keep = format!(
             "UPDATE runs SET lease_until = $1 WHERE id = $2 AND lease_token = $3 AND lease_until > $4 RETURNING {TIME}"
         );
-        let [shared, installation, keep] = tx.statements([keys::SHARED, keys::INSTALLATION, &keep]).await?;
+        let [shared, installation, keep] = tx.statements([keys::SHARED, keys::STANDING, &keep]).await?;
         let (until, now) = (term.until(), time::text(term.now));
         let parameters: [Parameter<'_>; 4] = [&until, &lease.run.as_str(), &lease.token, &now];
         let sent = self.clock.sent();

@@ -119,7 +119,7 @@ impl PostgresStore {
     ) -> Result<(), CreateError> {
         let tx = self.connections.transaction(Begin::Write(changes.durability())).await?;
         let [shared, installation, hold, insert, insert_start] =
-            tx.statements([keys::SHARED, keys::INSTALLATION, &hold(), INSERT_RUN, INSERT_START]).await?;
+            tx.statements([keys::SHARED, keys::STANDING, &hold(), INSERT_RUN, INSERT_START]).await?;
         let (_, rows) = tx.start(two(tx.query(&shared, &[]), tx.query(&installation, &[]))).await?;
         let master = crate::keys::current(&self.vault, &keys::follow(&rows, &self.vault)?)?;
         let row = changes.row();

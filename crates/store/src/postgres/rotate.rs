@@ -103,7 +103,7 @@ impl PostgresStore {
     /// Begins a transaction that holds the keys alone, and says what they are.
     async fn keys_alone(&self) -> Result<(Transaction, Installation), StoreFault> {
         let tx = self.connections.transaction(Begin::Write(Durability::Disk)).await?;
-        let [alone, installation] = tx.statements([keys::ALONE, keys::INSTALLATION]).await?;
+        let [alone, installation] = tx.statements([keys::ALONE, keys::STANDING]).await?;
         let (_, rows) = tx.start(two(tx.query(&alone, &[]), tx.query(&installation, &[]))).await?;
         let installation = keys::follow(&rows, &self.vault)?;
         Ok((tx, installation))

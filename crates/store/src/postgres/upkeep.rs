@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::connections::{Begin, Parameter};
 use super::pipeline::four;
-use super::{PostgresStore, schema};
+use super::{PostgresStore, keys, schema};
 use crate::census::{self, Census};
 use crate::finding::Report;
 use crate::hints::Hints;
@@ -37,7 +37,19 @@ impl Upkeep for PostgresStore {
     }
 
     fn schema_version(&self) -> u32 {
+        self.schema
+    }
+
+    fn schema_known(&self) -> u32 {
         schema::VERSION
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        // The server's own time: no two are alike, so that something is written.
+        const WRITE: &str = "INSERT INTO probe (one, at) VALUES (1, clock_timestamp()) \
+             ON CONFLICT (one) DO UPDATE SET at = excluded.at";
+        keys::follow(&self.connections.rows(keys::STANDING, &[]).await?, &self.vault)?;
+        self.connections.change(Durability::Disk, WRITE, &[]).await.map(drop)
     }
 
     async fn census(&self, now: Timestamp) -> Result<Census, StoreFault> {

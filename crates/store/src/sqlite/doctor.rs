@@ -32,7 +32,7 @@ impl SqliteStore {
             .connections
             .read_aside(move |tx| {
                 // A process with a retired key would find everything broken, and be wrong.
-                keys::current(tx, &vault)?;
+                crate::keys::current(&vault, &keys::learn(tx, &vault)?)?;
                 let mut report = Report::default();
                 whole(tx, &mut report)?;
                 Ok::<_, StoreFault>(report)

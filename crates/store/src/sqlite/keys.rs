@@ -3,7 +3,7 @@
 use countersign::StoreFault;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::fault;
+use super::{fault, schema};
 use crate::entries::Broken;
 use crate::keys::{self, Handover, Installation};
 use crate::row::RunRecord;
@@ -31,8 +31,14 @@ pub(super) fn before_rotations(connection: &Connection) -> Result<Option<Install
 }
 
 /// Learns the other key of a rotation that is under way, and says what is stored.
-pub(super) fn follow(tx: &Connection, vault: &Vault) -> Result<Installation, StoreFault> {
+pub(super) fn learn(tx: &Connection, vault: &Vault) -> Result<Installation, StoreFault> {
     keys::follow(vault, read(tx).map_err(fault)?)
+}
+
+/// The same for whoever is going to change something: it must still be allowed to.
+pub(super) fn follow(tx: &Connection, vault: &Vault) -> Result<Installation, StoreFault> {
+    schema::still_readable(tx)?;
+    learn(tx, vault)
 }
 
 /// The master key that a new run must hang from in this transaction.
@@ -48,6 +54,6 @@ pub(super) fn of_run(
 ) -> Result<Result<RunKey, Broken>, StoreFault> {
     match keys::of_run(vault, record) {
         Some(key) => Ok(key),
-        None => Ok(keys::after_following(vault, &follow(tx, vault)?, record)),
+        None => Ok(keys::after_following(vault, &learn(tx, vault)?, record)),
     }
 }

@@ -11,6 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::connections::{BUSY_TIMEOUT, careful};
 use super::{SqliteOptions, fault, keys};
+use crate::migration::{self, Migration, Version};
 use crate::open::{self, OpenError};
 use crate::seal::MasterKey;
 use crate::vault::Vault;
@@ -18,31 +19,42 @@ use crate::vault::Vault;
 /// "CSGN": what SQLite keeps in the header of the file, for others to tell whose it is.
 pub(super) const APPLICATION_ID: i32 = 0x4353_474e;
 /// In order, each once, each in a transaction of its own.
-const MIGRATIONS: [&str; 11] = [
-    include_str!("../../migrations/sqlite/0001_runs.sql"),
-    include_str!("../../migrations/sqlite/0002_keeping.sql"),
-    include_str!("../../migrations/sqlite/0003_switched_off.sql"),
-    include_str!("../../migrations/sqlite/0004_continuations.sql"),
-    include_str!("../../migrations/sqlite/0005_people.sql"),
-    include_str!("../../migrations/sqlite/0006_lists.sql"),
-    include_str!("../../migrations/sqlite/0007_outbox.sql"),
-    include_str!("../../migrations/sqlite/0008_starter.sql"),
-    include_str!("../../migrations/sqlite/0009_open.sql"),
-    include_str!("../../migrations/sqlite/0010_holders.sql"),
-    include_str!("../../migrations/sqlite/0011_reviewed.sql"),
+const MIGRATIONS: [Migration; 12] = [
+    Migration::new(1, include_str!("../../migrations/sqlite/0001_runs.sql")),
+    Migration::new(2, include_str!("../../migrations/sqlite/0002_keeping.sql")),
+    Migration::new(3, include_str!("../../migrations/sqlite/0003_switched_off.sql")),
+    Migration::new(4, include_str!("../../migrations/sqlite/0004_continuations.sql")),
+    Migration::new(5, include_str!("../../migrations/sqlite/0005_people.sql")),
+    Migration::new(6, include_str!("../../migrations/sqlite/0006_lists.sql")),
+    Migration::new(7, include_str!("../../migrations/sqlite/0007_outbox.sql")),
+    Migration::new(8, include_str!("../../migrations/sqlite/0008_starter.sql")),
+    Migration::new(9, include_str!("../../migrations/sqlite/0009_open.sql")),
+    Migration::new(10, include_str!("../../migrations/sqlite/0010_holders.sql")),
+    Migration::new(11, include_str!("../../migrations/sqlite/0011_reviewed.sql")),
+    Migration::new(12, include_str!("../../migrations/sqlite/0012_readers.sql")),
 ];
 /// The schema from which on there can be a change of master keys.
 const ROTATION_SINCE: u32 = 2;
+/// The schema from which on a database says how old a program may be that works on it.
+const READERS_SINCE: u32 = 12;
 /// The schema after all of them.
 #[expect(clippy::cast_possible_truncation, reason = "there are few migrations")]
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// An open file.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    pub(super) vault: Vault,
+    /// Its schema: what is known here, or newer.
+    pub(super) schema: u32,
+}
 
 /// Opens the file for writing, brings it up to date and finds its keys.
 pub(super) fn open(
     options: &SqliteOptions,
     master: MasterKey,
     clock: Arc<dyn Clock>,
-) -> Result<(Connection, Vault), OpenError> {
+) -> Result<Opened, OpenError> {
     let path = options.path.as_path();
     let mut connection = connect(options).map_err(|error| refused(path, error))?;
     look(&mut connection, path, &master)?;
@@ -53,10 +65,22 @@ pub(super) fn open(
         return Err(OpenError::NoWriteAheadLog(shown(path)));
     }
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-    migrate(&mut connection, path)?;
+    let schema = migrate(&mut connection, path)?;
     let vault = find_keys(&mut connection, path, master, clock)?;
-    Ok((connection, vault))
+    Ok(Opened { connection, vault, schema })
 }
+
+/// Whether this process may still work on the file, in this transaction.
+pub(super) fn still_readable(tx: &Connection) -> Result<(), StoreFault> {
+    let from = tx
+        .prepare_cached(READERS)
+        .and_then(|mut select| select.query_row([], |row| row.get(0)))
+        .map_err(fault)?;
+    migration::still_readable(from, VERSION)
+}
+
+/// The schema that a program must know.
+const READERS: &str = "SELECT readable_from FROM schema_version";
 
 /// Turns the write-ahead log on and says which mode the file is in now. SQLite does not wait when another
 /// process does the same at the same moment, so whoever finds it busy waits for a lock, and tries again.
@@ -82,9 +106,11 @@ fn look(connection: &mut Connection, path: &Path, master: &MasterKey) -> Result<
     let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(failed)?;
     match age(&tx).map_err(failed)? {
         Age::Foreign => Err(OpenError::Foreign(shown(path))),
-        Age::Schema(found) if found > VERSION => Err(OpenError::Newer { found, known: VERSION }),
-        Age::Schema(0) => Ok(()),
-        Age::Schema(found) => check_key(&tx, path, found, master),
+        Age::Schema(Version { found: 0, .. }) => Ok(()),
+        Age::Schema(version) => {
+            version.check(VERSION)?;
+            check_key(&tx, path, version.found, master)
+        }
     }
 }
 
@@ -107,7 +133,7 @@ enum Age {
     /// Not ours.
     Foreign,
     /// Ours, or nobody's yet.
-    Schema(u32),
+    Schema(Version),
 }
 
 fn age(connection: &Connection) -> Result<Age, rusqlite::Error> {
@@ -115,26 +141,38 @@ fn age(connection: &Connection) -> Result<Age, rusqlite::Error> {
     let (application, version) = (number("application_id")?, number("user_version")?);
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, u32::try_from(version), tables) {
-        (APPLICATION_ID, Ok(version), _) => Age::Schema(version),
-        (0, Ok(0), 0) => Age::Schema(0),
+        (APPLICATION_ID, Ok(found), _) => {
+            // What does not say it is for no older program, and is not asked in a schema that cannot say it.
+            let readers = || connection.query_row(READERS, [], |row| row.get(0)).ok();
+            let readable_from = (found >= READERS_SINCE).then(readers).flatten();
+            Age::Schema(Version { found, readable_from })
+        }
+        (0, Ok(0), 0) => Age::Schema(Version { found: 0, readable_from: None }),
         _ => Age::Foreign,
     })
 }
 
-fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+/// Brings the file up to date, and says which schema it has then.
+fn migrate(connection: &mut Connection, path: &Path) -> Result<u32, OpenError> {
     let failed = |error| refused(path, error);
     loop {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         // Read again under the lock: another process may be opening the same file.
-        let found = match age(&tx).map_err(failed)? {
+        let version = match age(&tx).map_err(failed)? {
             Age::Foreign => return Err(OpenError::Foreign(shown(path))),
-            Age::Schema(found) => found,
+            Age::Schema(version) => version,
         };
-        if found > VERSION {
-            return Err(OpenError::Newer { found, known: VERSION });
+        version.check(VERSION)?;
+        let found = version.found;
+        let Some(migration) = MIGRATIONS.get(found as usize) else { return Ok(found) };
+        tx.execute_batch(migration.statements).map_err(failed)?;
+        if found + 1 >= READERS_SINCE {
+            tx.execute(
+                "UPDATE schema_version SET readable_from = max(readable_from, ?1)",
+                [migration.readable_from],
+            )
+            .map_err(failed)?;
         }
-        let Some(migration) = MIGRATIONS.get(found as usize) else { return Ok(()) };
-        tx.execute_batch(migration).map_err(failed)?;
         tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
         tx.pragma_update(None, "user_version", found + 1).map_err(failed)?;
         tx.commit().map_err(failed)?;

@@ -39,7 +39,23 @@ impl Upkeep for SqliteStore {
     }
 
     fn schema_version(&self) -> u32 {
+        self.schema
+    }
+
+    fn schema_known(&self) -> u32 {
         schema::VERSION
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        // As much as an event may need, or there might be room for this and not for that.
+        const WRITE: &str = "INSERT INTO probe (one, bytes) VALUES (1, randomblob(16384)) \
+             ON CONFLICT (one) DO UPDATE SET bytes = excluded.bytes";
+        self.connections
+            .write(Durability::Disk, |tx| {
+                schema::still_readable(tx)?;
+                tx.execute(WRITE, ()).map(drop).map_err(fault)
+            })
+            .await
     }
 
     async fn census(&self, now: Timestamp) -> Result<Census, StoreFault> {

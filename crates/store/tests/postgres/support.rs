@@ -49,6 +49,12 @@ impl Place {
         PostgresAddress::parse(&self.server.address(&self.database)).unwrap()
     }
 
+    /// The same, as another account.
+    pub(crate) fn address_as(&self, account: &str) -> PostgresAddress {
+        let address = self.server.address(&self.database).replacen("countersign@", &format!("{account}@"), 1);
+        PostgresAddress::parse(&address).unwrap()
+    }
+
     pub(crate) async fn open(&self) -> PostgresStore {
         self.try_open(KEY).await.unwrap()
     }

@@ -287,7 +287,7 @@ fn of_the_first_schema(place: &Place) {
     place
         .meddle()
         .execute_batch(
-            "DROP TABLE reviewed; DROP INDEX runs_by_holder; ALTER TABLE runs DROP COLUMN lease_holder; DROP INDEX pendings_open; \
+            "DROP TABLE schema_version; DROP TABLE probe; DROP TABLE reviewed; DROP INDEX runs_by_holder; ALTER TABLE runs DROP COLUMN lease_holder; DROP INDEX pendings_open; \
              DROP INDEX runs_by_starter; ALTER TABLE runs DROP COLUMN starter; DROP TABLE outbox; \
              DROP TABLE webhooks_gone; DROP TABLE starts; DROP TABLE tokens; ALTER TABLE principals DROP COLUMN scopes; \
              ALTER TABLE principals DROP COLUMN disabled_at; DROP INDEX runs_continuing; ALTER TABLE runs DROP COLUMN continues; \

@@ -48,7 +48,8 @@ impl Place {
     /// Everything of the database, as it lies on the disk.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.folder.path()).unwrap();
-        files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+        let files = files.map(|file| file.unwrap().path()).filter(|file| file.is_file());
+        files.flat_map(|file| std::fs::read(file).unwrap()).collect()
     }
 }
 

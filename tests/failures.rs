@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::model::{Play, Server, calls, says};
 use crate::support::serve::Serve;
-use crate::support::{Done, Folder, text};
+use crate::support::{Done, Folder, text, until};
 
 fn failing_model(play: Play, code: &str, words: &str) {
     let server = Server::start(vec![play]);
@@ -228,8 +228,9 @@ fn a_server_whose_database_cannot_be_written_is_not_ready() {
     answer.refused(503, "not_ready");
     // What was seen is told again without another try, and the log says it once.
     assert_eq!(serve.stranger().get("/readyz").status, 503);
-    let said = serve.said();
-    assert_eq!(said.matches("the database cannot be written").count(), 1, "{said}");
+    let times = || serve.said().matches("the database cannot be written").count();
+    until("the log to say so", || (times() > 0).then_some(()));
+    assert_eq!(times(), 1, "{}", serve.said());
     assert_eq!(serve.stranger().get("/healthz").status, 200, "and it is alive");
 }
 

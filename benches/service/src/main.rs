@@ -63,6 +63,7 @@ async fn measure_all(data: &Path, countersign: &Path, effort: &Effort) -> Result
         let data = data.join(format!("sqlite-{waiting}"));
         let place = Place::new(&data, countersign, Database::Sqlite, others.address())?;
         measured.push((format!("SQLite, {waiting}"), measure(&place, &others, waiting, effort).await?));
+        eprintln!("{}", table::text(&measured));
     }
     for waiting in effort.waiting {
         let data = data.join(format!("postgres-{waiting}"));

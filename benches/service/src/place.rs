@@ -126,6 +126,10 @@ impl Place {
             return Ok(());
         }
         let place = self.folder.join(FILE);
+        // Who had it open may have ended without taking the log into the file.
+        let connection = rusqlite::Connection::open(from)?;
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        connection.close().map_err(|(_, error)| error)?;
         if to == place {
             fs::remove_file(&place)?;
         }

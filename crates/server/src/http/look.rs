@@ -15,7 +15,7 @@ use crate::json::{self, View};
 use crate::show::pending::Now;
 
 /// How many runs of a page are loaded together: few enough to be in memory at once, however long their logs are.
-pub(crate) const LOADED_TOGETHER: usize = 16;
+const LOADED_TOGETHER: usize = 16;
 
 /// A run with its log.
 #[derive(Debug)]
@@ -59,6 +59,21 @@ impl App {
         let run =
             run.map_err(|illegal| LoadError::Unreadable { run: id.clone(), reason: illegal.to_string() })?;
         Ok(Seen { log: log.entries, run })
+    }
+
+    /// Shows each line of a page together with its run. One that cannot be read hides no other (R2).
+    pub(crate) async fn each_with_its_run<L>(
+        &self,
+        lines: &[L],
+        run_of: impl Fn(&L) -> &RunId,
+        mut show: impl FnMut(&L, Result<Run, LoadError>),
+    ) -> Answer<()> {
+        for lines in lines.chunks(LOADED_TOGETHER) {
+            let ids: Vec<RunId> = lines.iter().map(|line| run_of(line).clone()).collect();
+            let runs = self.runtime().load_each(&ids).await?;
+            lines.iter().zip(runs).for_each(|(line, run)| show(line, run));
+        }
+        Ok(())
     }
 
     /// The run of a question that the caller may see.

@@ -19,6 +19,18 @@ const LIMIT_MAX: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Params(Vec<(String, String)>);
 
+/// `limit` and `cursor`, as every list describes them; [`Params::page`] reads them.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "a description, which nobody makes")]
+pub(crate) struct PageParams {
+    /// The most items, from 1 to 200.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
 /// Which page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::http::App;
 use crate::http::openapi::ProblemBody;
-use crate::http::params::Params;
+use crate::http::params::{PageParams, Params};
 use crate::http::problem::Answer;
 use crate::json;
 
@@ -14,8 +14,7 @@ use crate::json;
 #[utoipa::path(
     get, path = "/v1/agents", tag = "agents",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "The most items, from 1 to 200."),
-        ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
+        PageParams,
     ),
     responses(
         (status = 200, description = "A page of agents.", body = crate::http::openapi::AgentPage),

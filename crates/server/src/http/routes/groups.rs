@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::http::App;
 use crate::http::openapi::ProblemBody;
-use crate::http::params::Params;
+use crate::http::params::{PageParams, Params};
 use crate::http::problem::Answer;
 use crate::{json, switch};
 
@@ -17,8 +17,7 @@ use crate::{json, switch};
 #[utoipa::path(
     get, path = "/v1/groups", tag = "tools",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "The most items, from 1 to 200."),
-        ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
+        PageParams,
     ),
     responses(
         (status = 200, description = "A page of groups.", body = crate::http::openapi::GroupPage),

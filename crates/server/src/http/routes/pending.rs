@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use crate::http::App;
 use crate::http::caller::Caller;
-use crate::http::look::LOADED_TOGETHER;
 use crate::http::openapi::ProblemBody;
-use crate::http::params::Params;
+use crate::http::params::{PageParams, Params};
 use crate::http::problem::Answer;
 use crate::json::View;
 
@@ -20,8 +19,7 @@ use crate::json::View;
         ("status" = Option<String>, Query, description = "Only of this status."),
         ("agent" = Option<String>, Query, description = "Only of this agent's runs."),
         ("run" = Option<String>, Query, description = "Only of this run."),
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "The most items, from 1 to 200."),
-        ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
+        PageParams,
     ),
     responses(
         (status = 200, description = "A page of questions.", body = crate::http::openapi::PendingPage),
@@ -46,16 +44,15 @@ pub(super) async fn list_pending(
     let found = app.store().pendings(&filter, page.limit, page.after.as_deref()).await?;
     let view = View { admin: principal.admin, listed: true };
     let mut items = Vec::with_capacity(found.items.len());
-    for rows in found.items.chunks(LOADED_TOGETHER) {
-        let ids: Vec<RunId> = rows.iter().map(|row| row.run.clone()).collect();
-        for (row, run) in rows.iter().zip(app.runtime().load_each(&ids).await?) {
-            // One run that cannot be read hides no other (R2).
-            let Ok(run) = run else { continue };
-            let may_see = principal.may_see_questions_of(&run.created().owner);
-            if let Some(record) = run.pending(&row.id).filter(|_| may_see) {
-                items.push(app.question_json(record, &run, view));
-            }
-        }
-    }
+    app.each_with_its_run(
+        &found.items,
+        |row| &row.run,
+        |row, run| {
+            let run = run.ok().filter(|run| principal.may_see_questions_of(&run.created().owner));
+            let found = run.as_ref().and_then(|run| Some((run.pending(&row.id)?, run)));
+            items.extend(found.map(|(record, run)| app.question_json(record, run, view)));
+        },
+    )
+    .await?;
     Ok(Json(page.of(&items, found.next.as_deref())))
 }

@@ -2,14 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
-use countersign::{AgentName, RunFilter, RunId, RunListing, RunState, Standing, Subject};
+use countersign::{AgentName, RunFilter, RunListing, RunState, Standing, Subject};
 use serde_json::Value;
 
 use crate::http::App;
 use crate::http::caller::Caller;
-use crate::http::look::LOADED_TOGETHER;
 use crate::http::openapi::ProblemBody;
-use crate::http::params::Params;
+use crate::http::params::{PageParams, Params};
 use crate::http::problem::Answer;
 use crate::json::{self, View};
 
@@ -20,8 +19,7 @@ use crate::json::{self, View};
         ("status" = Option<String>, Query, description = "Only of this status."),
         ("agent" = Option<String>, Query, description = "Only of this agent."),
         ("owner" = Option<String>, Query, description = "Only of this owner."),
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "The most items, from 1 to 200."),
-        ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
+        PageParams,
     ),
     responses(
         (status = 200, description = "A page of runs.", body = crate::http::openapi::RunPage),
@@ -58,19 +56,18 @@ pub(super) async fn list_runs(
     let mut items = Vec::with_capacity(found.items.len());
     let listed: Vec<&RunListing> =
         found.items.iter().filter(|listing| leased.is_none_or(|leased| leased == listing.leased)).collect();
-    for listings in listed.chunks(LOADED_TOGETHER) {
-        let ids: Vec<RunId> = listings.iter().map(|listing| listing.row.id.clone()).collect();
-        for (listing, run) in listings.iter().zip(app.runtime().load_each(&ids).await?) {
-            match run {
-                Ok(run) if principal.may_see(&run) => items.push(app.shown(&run, listing.leased, view)),
-                // One that cannot be read hides no other (R2).
-                Err(error) if principal.may_see_line(&listing.row) => {
-                    items.push(json::unreadable_run(listing, &error));
-                }
-                Ok(_) | Err(_) => {}
+    app.each_with_its_run(
+        &listed,
+        |listing| &listing.row.id,
+        |listing, run| match run {
+            Ok(run) if principal.may_see(&run) => items.push(app.shown(&run, listing.leased, view)),
+            Err(error) if principal.may_see_line(&listing.row) => {
+                items.push(json::unreadable_run(listing, &error));
             }
-        }
-    }
+            Ok(_) | Err(_) => {}
+        },
+    )
+    .await?;
     Ok(Json(page.of(&items, found.next.as_deref())))
 }
 

@@ -14,7 +14,7 @@ use crate::http::App;
 use crate::http::caller::Caller;
 use crate::http::follow::{Following, still_there};
 use crate::http::openapi::ProblemBody;
-use crate::http::params::Params;
+use crate::http::params::{PageParams, Params};
 use crate::http::problem::{Answer, Problem};
 use crate::json;
 
@@ -26,8 +26,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     params(
         ("id" = String, Path, description = "The run's id."),
         ("after" = Option<u64>, Query, description = "Only events after this sequence."),
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "The most items of a list, from 1 to 200."),
-        ("cursor" = Option<String>, Query, description = "The `next` of the page before."),
+        PageParams,
         ("Accept" = Option<String>, Header, description = "`text/event-stream` for a stream."),
         ("Last-Event-ID" = Option<String>, Header, description = "The last sequence that a stream has given; it goes on after it."),
     ),

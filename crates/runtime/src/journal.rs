@@ -145,14 +145,15 @@ impl Journal {
     }
 
     /// The same for what a call came to, which happened whether it can be stored or not. A database that is
-    /// full or busy is asked again for a while: a result that is lost here makes a write unknown.
+    /// full, busy or away is asked again for a while: a result that is lost here makes a write unknown. What was stored
+    /// without an answer does not fit the log any more and is forgotten.
     pub(crate) async fn record_results(&mut self, events: Vec<Event>) -> Result<(), DriveError> {
         let mut attempts = 0;
         loop {
             match self.record(events.clone()).await {
-                Err(DriveError::Store(StoreFault::Full(_) | StoreFault::Busy(_)))
-                    if attempts < RESULT_RETRIES_MAX =>
-                {
+                Err(DriveError::Store(
+                    StoreFault::Full(_) | StoreFault::Busy(_) | StoreFault::Unreachable(_),
+                )) if attempts < RESULT_RETRIES_MAX => {
                     attempts += 1;
                     self.clock.sleep(RESULT_RETRY_AFTER).await;
                 }

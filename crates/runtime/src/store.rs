@@ -122,6 +122,9 @@ pub enum StoreFault {
     /// Somebody else held it too long.
     #[error("the database is busy")]
     Busy(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Nobody answers, or the connection was lost: what was to be stored may have been.
+    #[error("the database cannot be reached")]
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Anything else.
     #[error("the database failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),

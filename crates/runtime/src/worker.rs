@@ -93,11 +93,16 @@ impl Runtime {
     /// next stop. A store that fails is asked again.
     pub async fn work(&self, shift: Shift, overseer: Arc<dyn Overseer>) -> Drained {
         let mut crew = Crew { drivers: JoinSet::new(), leases: HashMap::new(), stuck: Stuck::default() };
+        // Said once, however often it is tried in vain.
+        let mut is_refused = false;
         while !shift.end.is_cancelled() {
             let is_full = crew.drivers.len() >= shift.concurrency.get();
             let claimed = if is_full { Ok(None) } else { self.claim_next(&mut crew.stuck).await };
+            let was_refused = std::mem::replace(&mut is_refused, claimed.is_err());
             let claimed = claimed.unwrap_or_else(|fault| {
-                overseer.cannot_claim(&fault);
+                if !was_refused {
+                    overseer.cannot_claim(&fault);
+                }
                 None
             });
             if let Some(claimed) = claimed {

@@ -223,7 +223,7 @@ impl Unwritable {
             StoreFault::Full(_) => Self::Full,
             StoreFault::ReadOnly(_) => Self::ReadOnly,
             StoreFault::Busy(_) => Self::Busy,
-            StoreFault::Failed(_) | _ => Self::Failed,
+            StoreFault::Unreachable(_) | StoreFault::Failed(_) | _ => Self::Failed,
         }
     }
 

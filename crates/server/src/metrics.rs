@@ -360,6 +360,7 @@ impl Metrics {
             StoreFault::Full(_) => "full",
             StoreFault::ReadOnly(_) => "read_only",
             StoreFault::Busy(_) => "busy",
+            StoreFault::Unreachable(_) => "unreachable",
             StoreFault::Failed(_) | _ => "failed",
         };
         self.counts.store_faults.get_or_create(&label([("kind", kind.into())])).inc();

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use crate::journal::{DriveError, Judged, Judgement};
 use crate::judge::{Bench, Passed, Refused, is_gate};
 use crate::store::Look;
-use crate::tool::{CallContext, TIMEOUT_DEFAULT, ToolFailure};
+use crate::tool::{CallContext, TIMEOUT_DEFAULT, ToolError, ToolFailure};
 
 use super::Driver;
 use super::flights::{CameTo, Flights};
@@ -132,9 +132,22 @@ impl Driver {
             running.deadline,
         );
         let tool = Arc::clone(&registered.tool);
+        // Its time runs from its stored start: once that is over, a person may say that it did not happen (R11).
+        let now = self.now();
+        let given = Duration::try_from(running.deadline.duration_since(now)).unwrap_or_default();
+        if given.is_zero() {
+            let late = format!(
+                "The tool {} was not called: its time was over before it could begin.",
+                state.call.name
+            );
+            flights.send(id.clone(), &*self.parts.clock, Duration::MAX, async move {
+                Err(ToolError::not_sent(late))
+            });
+            return;
+        }
         // A read has no more time than its run has left (L5); a write is awaited.
-        let left = run.working_time_left(self.now()).filter(|_| !running.effect.writes());
-        let timeout = left.map_or(tool.timeout(), |left| left.min(tool.timeout()));
+        let left = run.working_time_left(now).filter(|_| !running.effect.writes());
+        let timeout = left.map_or(given, |left| left.min(given));
         flights.send(
             id.clone(),
             &*self.parts.clock,

@@ -6,17 +6,19 @@ mod witness;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use countersign::testing::{Behaviour, Ledger, ManualClock, RecordingTool};
 use countersign::{
-    Agent, AgentName, Agents, AnyTool, CallId, CallResult, Decision, Effect, End, Enforcement, Event,
-    GroupName, GroupSetting, InputMessage, InputRole, Limit, Limits, MemoryStore, ModelRef, Models,
-    OperatorWord, Origin, Outcome, Parts, Pause, PendingRecord, PendingStatus, Principal, Provider,
-    ProviderName, Refusal, Registry, RemoteApproval, ResultKind, Run, RunId, RunLimits, RunRequest, RunState,
-    Runtime, Scope, ServerName, Stage, Store, Subject, SwitchName, ToolName, ToolRequest, Waiting, Zone,
+    Agent, AgentName, Agents, AnyTool, Arguments, CallContext, CallId, CallResult, Decision, Effect, End,
+    Enforcement, Event, GroupName, GroupSetting, InputMessage, InputRole, Limit, Limits, MemoryStore,
+    ModelRef, Models, OperatorWord, Origin, Outcome, Parts, Pause, PendingRecord, PendingStatus, Principal,
+    Provider, ProviderName, Refusal, Registry, RemoteApproval, ResultKind, Run, RunId, RunLimits, RunRequest,
+    RunState, Runtime, Scope, ServerName, Stage, Store, Subject, SwitchName, Tool, ToolError, ToolName,
+    ToolOutput, ToolRequest, ToolSpec, Waiting, Zone,
 };
 use serde_json::{Value, json};
 
-pub(crate) use between::{Between, Cut};
+pub(crate) use between::{Between, Cut, Lost};
 pub(crate) use witness::{ByTurn, Sent, Witness};
 
 /// How long a silent worker keeps a run here.
@@ -290,6 +292,24 @@ pub(crate) fn limit_of(run: &Run) -> Limit {
 }
 
 /// The results of all calls so far, in order.
+/// A tool with a timeout of its own.
+pub(crate) struct WithTimeout(pub(crate) RecordingTool, pub(crate) Duration);
+
+#[async_trait]
+impl Tool for WithTimeout {
+    fn spec(&self) -> ToolSpec {
+        self.0.spec()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.1
+    }
+
+    async fn call(&self, arguments: &Arguments, cx: &CallContext) -> Result<ToolOutput, ToolError> {
+        self.0.call(arguments, cx).await
+    }
+}
+
 pub(crate) fn results(run: &Run) -> Vec<CallResult> {
     let turns = run.history().chain(run.turn());
     let results = turns.flat_map(|turn| turn.calls()).filter_map(|state| match state.stage {

@@ -12,7 +12,8 @@ use countersign::{
 use tokio_util::sync::CancellationToken;
 
 use crate::kit::{
-    Bed, LEASE, Witness, bob, completed, lines, remote, request, result_kinds, root, settle, waiting, write,
+    Bed, LEASE, WithTimeout, Witness, bob, completed, lines, remote, request, result_kinds, results, root,
+    settle, waiting, write,
 };
 
 async fn drop_bed() -> Bed {
@@ -130,6 +131,25 @@ async fn rule_r6_a_worker_that_was_suspended_starts_nothing_that_was_settled_mea
     let woken = bed.runtime().drive_watched(&run, progress, CancellationToken::new()).await;
     assert!(woken.is_err(), "the run is somebody else's now");
     assert_eq!(lines(&bed.ledger), []);
+}
+
+/// Nobody has taken the run meanwhile, but its time is over: whoever looks may say that it did not happen.
+#[tokio::test]
+async fn rule_r11_a_call_whose_time_was_over_before_it_could_begin_is_not_made() {
+    let timeout = LEASE / 2;
+    let script = Witness::script([turn(&[("drop", "{}")]), text("done")]);
+    let bed = Bed::new(script, |ledger| vec![WithTimeout(write("drop", ledger), timeout).into()]).await;
+    let asked = bed.waiting().await;
+    bed.runtime().decide(&asked.id, Decision::approve(asked.digest), &bob()).await.unwrap();
+    let clock = bed.clock.clone();
+    let act = Box::new(move || clock.advance(timeout));
+    let progress = Arc::new(RightAfterTheStart { done: AtomicBool::new(false), act });
+    let woken = bed.runtime().drive_watched(asked.run.id(), progress, CancellationToken::new()).await;
+    let run = completed(woken.unwrap());
+    assert_eq!(lines(&bed.ledger), []);
+    let result = &results(&run)[0];
+    assert_eq!(result.kind, countersign::ResultKind::Error);
+    assert!(result.content.contains("was not called: its time was over"), "{result:?}");
 }
 
 /// A call runs, its worker is lost, and the operator declares the tool a plain write before it is taken up.

@@ -10,9 +10,12 @@ use countersign::{
 };
 
 use crate::kit::{
-    Bed, LEASE, Witness, alice, assert_state, bob, completed, ended, free_write, gated, lines, read, request,
-    result_kinds, root, settle, statuses, waiting, write,
+    Bed, LEASE, Lost, WithTimeout, Witness, alice, assert_state, bob, completed, ended, free_write, gated,
+    lines, read, request, result_kinds, root, settle, statuses, waiting, write,
 };
+
+/// Longer than any lease.
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn some_other_digest() -> Digest {
     Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap()
@@ -129,7 +132,7 @@ async fn rule_r6_a_heartbeat_keeps_the_run_through_a_call_longer_than_the_lease(
     let bed = Bed::new(script, |ledger| {
         let (slow, open) = gated(read("slow", ledger));
         gate = Some(open);
-        vec![Patient(slow).into()]
+        vec![WithTimeout(slow, HOUR).into()]
     })
     .await;
     let run = bed.runtime().start(request(), Mode::Attended).await.unwrap();
@@ -140,28 +143,6 @@ async fn rule_r6_a_heartbeat_keeps_the_run_through_a_call_longer_than_the_lease(
     gate.unwrap().send_replace(true);
     completed(driving.await.unwrap().unwrap());
     assert_eq!(bed.ledger.names(), ["slow"]);
-}
-
-/// A tool whose calls may take an hour.
-struct Patient(countersign::testing::RecordingTool);
-
-#[async_trait::async_trait]
-impl countersign::Tool for Patient {
-    fn spec(&self) -> countersign::ToolSpec {
-        self.0.spec()
-    }
-
-    fn timeout(&self) -> Duration {
-        Duration::from_secs(3600)
-    }
-
-    async fn call(
-        &self,
-        arguments: &countersign::Arguments,
-        cx: &countersign::CallContext,
-    ) -> Result<countersign::ToolOutput, countersign::ToolError> {
-        self.0.call(arguments, cx).await
-    }
 }
 
 /// A process whose heartbeats no longer arrive while its tool works on.
@@ -179,7 +160,7 @@ async fn zombie(
     let mut bed = Bed::new(script, |ledger| {
         let (tool, open) = gated(tool(ledger));
         gate = Some(open);
-        vec![Patient(tool).into(), read("get", ledger).into()]
+        vec![WithTimeout(tool, HOUR).into(), read("get", ledger).into()]
     })
     .await;
     let between = bed.between();
@@ -218,6 +199,32 @@ async fn rule_r6_a_zombie_is_stopped_by_the_lease_also_where_the_log_has_not_mov
     assert_eq!(bed.kinds(&run).await, before);
 }
 
+/// A write has an answer in the hands of a worker that lives, and the database is away for a moment.
+#[tokio::test]
+async fn rule_r3_a_result_is_stored_once_when_the_database_is_back() {
+    for lost in [Lost::BeforeTheAppend, Lost::AfterTheAppend] {
+        let script = Witness::script([turn(&[("crm__purge", "{}")]), text("done")]);
+        let mut gate = None;
+        let mut bed = Bed::new(script, |ledger| {
+            let (tool, open) = gated(free_write("purge", ledger));
+            gate = Some(open);
+            vec![WithTimeout(tool, HOUR).into()]
+        })
+        .await;
+        let between = bed.between();
+        let run = bed.runtime().start(request(), Mode::Attended).await.unwrap();
+        let driving = bed.drive_apart(&run);
+        settle().await;
+        between.lose_connection(lost);
+        gate.unwrap().send_replace(true);
+        settle().await;
+        bed.pass(Duration::from_secs(1)).await;
+        let run = completed(driving.await.unwrap().unwrap());
+        assert_eq!(result_kinds(&run), [Is::Ok], "{lost:?}");
+        assert_eq!(bed.ledger.names(), ["crm__purge"]);
+    }
+}
+
 #[tokio::test]
 async fn rule_r6_a_driver_that_learns_that_it_lost_its_run_aborts_its_calls() {
     let script = Witness::script([turn(&[("slow", "{}")]), text("done")]);
@@ -225,7 +232,7 @@ async fn rule_r6_a_driver_that_learns_that_it_lost_its_run_aborts_its_calls() {
     let bed = Bed::new(script, |ledger| {
         let (slow, open) = gated(read("slow", ledger));
         gate = Some(open);
-        vec![Patient(slow).into()]
+        vec![WithTimeout(slow, HOUR).into()]
     })
     .await;
     let run = bed.runtime().start(request(), Mode::Attended).await.unwrap();

@@ -230,6 +230,8 @@ fn fault_words(fault: &StoreFault) -> String {
         "make the database and its folder readable and writable for this account and try again"
     } else if matches!(fault, StoreFault::Busy(_)) {
         "another process holds it for too long; try again"
+    } else if matches!(fault, StoreFault::Unreachable(_)) {
+        "see that its server runs and answers under this address, and try again"
     } else {
         "what was stored before is kept; try again, or put back a copy"
     };

@@ -104,8 +104,13 @@ fn object(bytes: &[u8]) -> Answer<Arguments> {
     let malformed = |detail: String| Problem::invalid("malformed", detail);
     let text = std::str::from_utf8(bytes).map_err(|_| malformed("the body is not UTF-8".to_owned()))?;
     // For a model nothing means no arguments; for a body it is nothing (A5).
-    if matches!(text.trim(), "" | "null") {
-        return Err(malformed("the body must be one JSON object, not nothing".to_owned()));
+    let found = match text.trim() {
+        "" => Some("nothing"),
+        "null" => Some("null"),
+        _ => None,
+    };
+    if let Some(found) = found {
+        return Err(malformed(format!("the body must be one JSON object, not {found}")));
     }
     Arguments::read(Some(text)).map_err(|error| match error {
         ArgumentsError::TooLong { .. } => too_large(),

@@ -4,6 +4,7 @@
 //! if nothing rang: another process may have changed the run. Nothing is kept for a run that nobody waits for.
 
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -82,7 +83,8 @@ impl Overseer for Watchers {
     }
 
     fn cannot_claim(&self, fault: &StoreFault) {
-        log::warn(&format!("no run can be taken up: {fault}; it is tried again"));
+        let why = fault.source().map(|why| format!(" ({why})")).unwrap_or_default();
+        log::warn(&format!("no run can be taken up: {fault}{why}; it is tried again until it can"));
     }
 }
 

@@ -69,10 +69,10 @@ impl Connections {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => fault(error),
             PoolError::Timeout(TimeoutType::Wait) => StoreFault::Busy(Box::new(error)),
-            PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle)
-            | PoolError::Closed
-            | PoolError::NoRuntimeSpecified
-            | PoolError::PostCreateHook(_) => failed(error),
+            PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+                StoreFault::Unreachable(Box::new(error))
+            }
+            PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => failed(error),
         })
     }
 
@@ -255,7 +255,10 @@ impl Drop for Transaction {
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
 pub(super) fn fault(error: Error) -> StoreFault {
     let said = Box::new(Said::of(&error));
-    let Some(code) = error.code() else { return StoreFault::Failed(said) };
+    let Some(code) = error.code() else {
+        let is_lost = error.is_closed() || error.source().is_some_and(|why| why.is::<std::io::Error>());
+        return if is_lost { StoreFault::Unreachable(said) } else { StoreFault::Failed(said) };
+    };
     if *code == SqlState::DISK_FULL {
         return StoreFault::Full(said);
     }
@@ -267,8 +270,12 @@ pub(super) fn fault(error: Error) -> StoreFault {
         SqlState::QUERY_CANCELED,
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::TOO_MANY_CONNECTIONS,
-        SqlState::CANNOT_CONNECT_NOW,
     ];
+    // It is being stopped, or has fallen over: so says the server itself before it hangs up.
+    let gone = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW];
+    if gone.contains(code) {
+        return StoreFault::Unreachable(said);
+    }
     if busy.contains(code) { StoreFault::Busy(said) } else { StoreFault::Failed(said) }
 }
 

@@ -3,8 +3,9 @@
 //! Invariant: a process that works keeps a lock of the database on a number of its own, on the connection on which it
 //! listens, and takes its leases under that number. PostgreSQL takes the lock away when the connection ends. One that
 //! was only cut off comes back and locks its number again; so a number counts as gone when it has been missing for
-//! [`GRACE`], as somebody saw who was there all the time. Whoever does not listen, or could not lock its number, takes
-//! leases under none: they run out. Not here: what a lease is (`leases`).
+//! [`GRACE`], as somebody saw who was there all the time. A run with a call in flight is not freed even then: a worker that was cut off, or stood still, and
+//! has a call to send or an answer to bring, relies on its lease, and a write that nobody waits for would only become unknown
+//! sooner. Whoever does not listen, or could not lock its number, takes leases under none. All these run out. Not here: what a lease is (`leases`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,12 @@ const CLASS: i32 = 0x4353_474e;
 const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 \
      AND classid::int8 = 1129531214 AND objid::int8 = lease_holder \
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+
+/// Whether no call of a run is in flight. It counts only if the log did not go on meanwhile: of a row that had to be waited
+/// for, this statement sees the new revision and the old events.
+const IS_IDLE: &str = "revision = (SELECT max(seq) + 1 FROM countersign.events WHERE run = runs.id) \
+     AND coalesce((SELECT kind FROM countersign.events WHERE run = runs.id \
+         AND kind IN ('call.started', 'call.finished', 'call.unknown') ORDER BY seq DESC LIMIT 1), '') <> 'call.started'";
 
 /// The number of this process.
 #[derive(Debug)]
@@ -103,7 +110,7 @@ async fn look(client: &Client, missing: &mut HashMap<i32, u32>) -> Result<bool, 
     }
     let free = format!(
         "WITH freed AS (UPDATE countersign.runs SET lease_token = NULL, lease_until = NULL, lease_holder = NULL \
-         WHERE lease_holder = ANY($1) AND NOT {IS_HELD} RETURNING id) \
+         WHERE lease_holder = ANY($1) AND NOT {IS_HELD} AND {IS_IDLE} RETURNING id) \
          SELECT pg_notify('countersign', id) FROM freed"
     );
     Ok(!client.query(&free, &[&gone]).await?.is_empty())

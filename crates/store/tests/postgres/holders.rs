@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use countersign::contract::sample::{run_id, start};
-use countersign::{ClaimError, Clock, Lease, Store, SystemClock};
+use countersign::contract::sample::{approval, at, call_id, go_on, pending_id, run_id, start, start_waiting};
+use countersign::{
+    CallStarted, ClaimError, Clearance, Clock, Deadline, Effect, Event, Lease, Store, SystemClock,
+};
 use countersign_store::{MasterKey, PostgresStore, Upkeep};
 use jiff::Timestamp;
 
@@ -42,6 +44,21 @@ async fn claim(store: &PostgresStore, number: u8, token: &str) -> Result<Lease, 
     store.claim(&run_id(number), token.to_owned(), store.clock().now(), LEASE).await
 }
 
+/// Stores a run whose approved write was started.
+async fn calls(store: &PostgresStore, number: u8) {
+    let waiting = start_waiting(store, number, "default", "alice", Deadline::Never).await;
+    let started = CallStarted {
+        call: call_id(number),
+        tool: "page_drop".to_owned(),
+        effect: Effect::Write,
+        clearance: Clearance::Approved(pending_id(number)),
+        attempt: 1,
+        interruption: 0,
+        deadline: at(100),
+    };
+    go_on(store, &waiting, vec![approval(number), Event::CallStarted(started)], at(9)).await;
+}
+
 /// Returns when the database answers so.
 async fn until(place: &Place, statement: &str, expected: &str) {
     while place.change(statement).trim() != expected {
@@ -68,6 +85,9 @@ async fn rule_r6_what_is_held_by_a_process_that_is_gone_is_soon_free_and_of_one_
     until(&place, LOCKED, "2").await;
     let kept = claim(&cut_off, 1, "cut off").await.unwrap();
     let lost = claim(&gone, 2, "gone").await.unwrap();
+    // A call of it is in flight, and whoever made it may only be cut off.
+    calls(&survivor, 4).await;
+    claim(&gone, 4, "gone").await.unwrap();
     // It does not listen, so nobody can tell whether it is there.
     let unattended = claim(&unknown, 3, "unknown").await.unwrap();
     drop(unknown);
@@ -86,6 +106,7 @@ async fn rule_r6_what_is_held_by_a_process_that_is_gone_is_soon_free_and_of_one_
     }
     let now = survivor.clock().now();
     assert!(!gone.heartbeat(&lost, now, LEASE).await.unwrap(), "it is somebody else's");
+    assert!(matches!(claim(&survivor, 4, "survivor").await, Err(ClaimError::Leased { .. })));
     for (number, store, lease) in [(1, &cut_off, &kept), (3, &survivor, &unattended)] {
         assert!(
             matches!(claim(&survivor, number, "survivor").await, Err(ClaimError::Leased { .. })),

@@ -41,6 +41,15 @@ struct Inner {
     before_append: Mutex<Option<(usize, Happening)>>,
     before_release: Mutex<Option<Happening>>,
     silent_heart: AtomicBool,
+    connection_lost: Mutex<Option<Lost>>,
+}
+
+/// Where the connection is lost once; the process lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    BeforeTheAppend,
+    /// It is stored, and the answer does not arrive.
+    AfterTheAppend,
 }
 
 impl std::fmt::Debug for Between {
@@ -61,6 +70,7 @@ impl Between {
             before_append: Mutex::new(None),
             before_release: Mutex::new(None),
             silent_heart: AtomicBool::new(false),
+            connection_lost: Mutex::new(None),
         }))
     }
 
@@ -112,6 +122,16 @@ impl Between {
         self.0.silent_heart.store(true, Ordering::Relaxed);
     }
 
+    /// The connection is lost at the next append.
+    pub(crate) fn lose_connection(&self, lost: Lost) {
+        *self.0.connection_lost.lock().unwrap() = Some(lost);
+    }
+
+    fn connected(&self, at: Lost) -> Result<(), StoreFault> {
+        let lost = self.0.connection_lost.lock().unwrap().take_if(|lost| *lost == at);
+        if lost.is_some() { Err(StoreFault::Unreachable("the connection is lost".into())) } else { Ok(()) }
+    }
+
     /// A tool has done its work.
     pub(crate) fn effect(&self) {
         let count = self.0.effects.fetch_add(1, Ordering::Relaxed);
@@ -145,6 +165,7 @@ impl Between {
             self.kill();
         }
         self.alive()?;
+        self.connected(Lost::BeforeTheAppend)?;
         Ok(count)
     }
 
@@ -152,6 +173,7 @@ impl Between {
         if *self.0.cut.lock().unwrap() == Cut::After(count) {
             self.kill();
         }
+        self.connected(Lost::AfterTheAppend)?;
         self.alive()
     }
 }

@@ -21,6 +21,8 @@ use crate::http::problem::{Answer, Problem};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The longest key.
 const KEY_BYTES_MAX: usize = 255;
+/// How many tools may be named: each that is not there is an event.
+const TOOLS_MAX: usize = 1_000;
 
 /// What a run is started with.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
@@ -32,19 +34,43 @@ pub(crate) struct StartRun {
     #[schema(value_type = Input)]
     input: Messages,
     /// Which tools are wanted; null or absent: all enabled ones, `[]`: none.
+    #[schema(max_items = 1000)]
     tools: Option<Vec<String>>,
     /// Whether it must never wait for a person.
     #[serde(default)]
     unattended: bool,
     /// A lower cap of iterations; a higher one has no effect.
     #[schema(value_type = Option<u32>, minimum = 1)]
-    max_iterations: Option<std::num::NonZeroU32>,
+    max_iterations: Option<Cap>,
     /// The run whose conversation this one goes on with; it has ended, and is the owner's.
     #[schema(value_type = Option<String>)]
     continue_from: Option<RunId>,
     /// Whose run it is to be; only for programs with `run:on_behalf`.
     #[schema(value_type = Option<String>)]
     on_behalf_of: Option<Subject>,
+}
+
+/// At least one.
+#[derive(Clone, Copy, Debug)]
+struct Cap(u32);
+
+impl<'de> Deserialize<'de> for Cap {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Cap;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(out, "a whole number from 1 to {}", u32::MAX)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Cap, E> {
+                let cap = u32::try_from(number).ok().filter(|cap| *cap > 0);
+                cap.map(Cap).ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+            }
+        }
+        source.deserialize_any(Reader)
+    }
 }
 
 /// A text, or the conversation so far.
@@ -122,6 +148,9 @@ pub(super) async fn create_run(
     headers: HeaderMap,
     Json { body, digest }: Json<StartRun>,
 ) -> Answer<Response> {
+    if body.tools.as_ref().is_some_and(|tools| tools.len() > TOOLS_MAX) {
+        return Err(Problem::invalid("invalid_field", format!("tools: at most {TOOLS_MAX} can be named")));
+    }
     let starter = caller.subject().clone();
     let owner = owner(&app, caller.principal(), body.on_behalf_of).await?;
     let agent = match (body.agent, &body.continue_from) {
@@ -134,7 +163,7 @@ pub(super) async fn create_run(
         input: body.input.0,
         tools: body.tools.map_or(ToolRequest::AllEnabled, ToolRequest::Only),
         model: None,
-        max_iterations: body.max_iterations.map(std::num::NonZeroU32::get),
+        max_iterations: body.max_iterations.map(|Cap(cap)| cap),
         max_working_time: None,
         continue_from: body.continue_from,
         owner,

@@ -83,11 +83,18 @@ impl Failed {
     }
 
     fn is_nowhere_on_disk(&self) {
-        for file in std::fs::read_dir(self.folder.path(".countersign")).unwrap() {
-            let file = file.unwrap().path();
-            let bytes = std::fs::read(&file).unwrap();
-            let found = bytes.windows(CANARY.len()).any(|bytes| bytes == CANARY.as_bytes());
-            assert!(!found, "rule S3: {}", file.display());
+        let mut folders = vec![self.folder.path(".countersign")];
+        while let Some(folder) = folders.pop() {
+            for file in std::fs::read_dir(folder).unwrap() {
+                let file = file.unwrap().path();
+                if file.is_dir() {
+                    folders.push(file);
+                    continue;
+                }
+                let bytes = std::fs::read(&file).unwrap();
+                let found = bytes.windows(CANARY.len()).any(|bytes| bytes == CANARY.as_bytes());
+                assert!(!found, "rule S3: {}", file.display());
+            }
         }
     }
 }

@@ -149,7 +149,9 @@ fn rule_r10_an_ended_run_is_erased_and_a_waiting_one_is_not() {
     let runs = folder.json(&["runs", "list", "--json"]);
     let (waiting, ended) = (text(&runs["items"][0]["id"]), text(&runs["items"][1]["id"]));
     let refused = folder.run(&["runs", "erase", waiting]).expect(5);
-    assert!(refused.one_sentence().contains("run_not_ended"), "{refused:?}");
+    let told = refused.one_sentence();
+    assert!(told.contains("run_not_ended: the run waits for an approval, so nothing was erased"), "{told}");
+    assert!(told.contains(&format!("runs cancel {waiting}`, then erase it")), "{told}");
     let done = folder.run(&["runs", "erase", ended]).expect(0);
     assert!(done.out.contains(&format!("Run {ended} is erased")), "{done:?}");
     assert!(folder.run(&["runs", "erase", ended]).expect(0).out.contains("was erased before"));
@@ -175,8 +177,14 @@ fn after_a_backup_was_put_back_nothing_runs_on_the_word_of_before() {
     let done = folder.json(&["db", "restored", "--json"]);
     assert_eq!((&done["runs"], &done["voided"], &done["unknown"]), (&json!(1), &json!(1), &json!(0)));
     assert_eq!(folder.json(&["db", "restored", "--json"])["runs"], 0, "twice changes nothing");
+    let owed = folder.run(&["runs", "erase", text(&open["run"])]).expect(5);
+    assert!(owed.one_sentence().contains("is at work, or waits for a worker"), "{owed:?}");
     let late = folder.run(&["approve", text(&open["id"]), "--digest", text(&open["digest"])]).expect(5);
-    assert!(late.one_sentence().contains("void"), "{late:?}");
+    let told = late.one_sentence();
+    assert!(
+        told.contains("void: ") && told.contains("was restored from a backup since it was asked"),
+        "{told}"
+    );
     // The run is owed work; the script sees that nothing was changed, and asks again.
     folder.run(&["runs", "resume", "--all"]);
     folder.run(&["db", "doctor"]).expect(0);

@@ -137,3 +137,42 @@ fn a_postgresql_says_what_it_does_not_do_and_where_it_cannot_be_reached() {
     let lost = lost.one_sentence();
     assert!(lost.contains("the database postgres:///d cannot be opened"), "{lost}");
 }
+
+#[test]
+fn rule_r2_the_release_before_goes_on_beside_the_next_one_says_so_and_stops_where_it_must() {
+    let model = Server::answering(|_| says("done"));
+    let folder = Folder::on_postgres();
+    folder.configure(model.url(), "");
+    let running = Serve::start(&folder);
+    let schema = folder.json(&["db", "migrate", "--json"])["schema_version"].as_u64().unwrap();
+    let ends = |serve: &Serve, who: &str| {
+        let client = serve.client(&folder, who, &[]);
+        let id = text(&client.start("x")["id"]).to_owned();
+        until("the run to end", || (client.run(&id)["status"] == "completed").then_some(()));
+        client
+    };
+    // What the next release does first: it adds.
+    let next = schema + 1;
+    folder.change_database(&format!(
+        "ALTER TABLE runs ADD COLUMN weather TEXT; CREATE TABLE almanac (day TEXT); \
+         UPDATE schema_version SET version = {next}"
+    ));
+    ends(&running, "alice");
+    let migrated = folder.run(&["db", "migrate"]).expect(0).out;
+    assert!(migrated.contains("may work on it beside newer ones"), "{migrated}");
+    let again = Serve::start(&folder);
+    until("it to say so", || {
+        again.said().contains(&format!("to schema {next}; this one knows")).then_some(())
+    });
+    drop(running);
+    let bob = ends(&again, "bob");
+
+    // What a later one does when all others are gone, or should be.
+    folder.change_database(&format!("UPDATE schema_version SET readable_from = {next}"));
+    let refused = bob.post("/v1/runs", &json!({ "input": "x" }));
+    assert!(refused.status >= 500, "{refused:?}");
+    again.stranger().get("/readyz").refused(503, "not_ready");
+    assert!(again.said().contains("end it, and start the newer one"), "{}", again.said());
+    let late = folder.run(&["serve"]).expect(2);
+    assert!(late.one_sentence().ends_with("Use the newer one"), "{late:?}");
+}

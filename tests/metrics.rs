@@ -71,6 +71,8 @@ fn a_scrape_says_what_is_owed_and_what_happened() {
             assert_eq!(after.get(&format!("countersign_{name}")), Some(&value), "{name}: {after:#?}");
         }
         assert!(after["countersign_append_seconds_count"] > 5.0);
+        assert_eq!(after["countersign_queued_seconds_count"], 3.0, "two starts, and one decision");
+        assert_eq!(after["countersign_drain_seconds"], 0.0);
         // No run, no person, nothing that a model made up.
         let all: Vec<&String> = after.keys().collect();
         for never in ["run_", "pnd_", "call_0", "alice", "made_up"] {
@@ -99,6 +101,11 @@ fn rule_r6_an_unknown_outcome_and_a_run_that_nobody_knows_are_seen() {
     assert_eq!(unknown["countersign_pendings_open{kind=\"resolution\"}"], 1.0);
     let other = alice.post("/v1/runs", &json!({ "agent": "other", "input": "y" })).expect(201);
     assert!(text(&other["id"]).starts_with("run_"));
+    // Its model never answers, so its lease is renewed again and again.
+    until("a heartbeat", || {
+        let seen = scrape(&serve.stranger()).get("countersign_heartbeat_lag_seconds_count").copied();
+        seen.filter(|count| *count > 1.0)
+    });
     drop(serve);
     let gone = folder.text("countersign.toml").replace("[agents.other]\nmodels = [\"stub/scripted\"]", "");
     folder.write("countersign.toml", &gone);

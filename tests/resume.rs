@@ -193,3 +193,29 @@ fn a_printed_command_names_a_configuration_that_was_named_so_that_it_works_anywh
         assert!(elsewhere.run(&words).expect(0).out.contains("The correction came back as a success"));
     }
 }
+
+#[test]
+fn all_that_is_owed_work_is_one_list_for_programs_also_when_it_is_empty() {
+    let server = Server::answering(|asked| {
+        let messages = asked["messages"].as_array().unwrap();
+        let has_acted = messages.iter().any(|message| message["role"] == "tool");
+        if has_acted {
+            says("done")
+        } else {
+            calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))])
+        }
+    });
+    let folder = Folder::new();
+    folder.configure(server.url(), "");
+    folder.run(&["db", "migrate"]).expect(0);
+    let all = ["runs", "resume", "--all", "--json"];
+    assert_eq!(folder.json(&all), json!({ "items": [], "next": null }));
+    for task in ["x", "y"] {
+        folder.run(&["run", task]).expect(3);
+        folder.decide("approve", &["--detach"]).expect(0);
+    }
+    let resumed = folder.json(&all);
+    let ends: Vec<_> = resumed["items"].as_array().unwrap().iter().map(|run| text(&run["status"])).collect();
+    assert_eq!(ends, ["completed", "completed"], "{resumed}");
+    assert!(resumed["items"][0]["id"] != resumed["items"][1]["id"]);
+}

@@ -87,6 +87,10 @@ fn at_sigterm_a_call_in_flight_comes_back_and_its_run_is_let_go_of() {
     serve.terminate();
     until("readiness to be off", || (serve.stranger().get("/readyz").status == 503).then_some(()));
     alice.get("/v1/runs").refused(503, "draining");
+    let scrape = serve.stranger().get("/metrics").body;
+    let drain: f64 =
+        scrape.split("\ncountersign_drain_seconds ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
+    assert!(drain > 0.0 && scrape.contains("\ncountersign_draining 1\n"), "{drain}");
     open();
     let ended = serve.ended();
     assert_eq!(ended.code(), Some(0));

@@ -57,6 +57,13 @@ impl Folder {
         postgres::server().ask(name, statements)
     }
 
+    /// Changes its PostgreSQL database behind the program's back.
+    pub(crate) fn change_database(&self, statements: &str) {
+        let address = self.database.as_deref().unwrap();
+        let name = address.split(['/', '?']).nth(3).unwrap();
+        postgres::server().ask(name, statements);
+    }
+
     /// One of each, for what must not differ.
     pub(crate) fn of_each_kind() -> [Self; 2] {
         [Self::new(), Self::on_postgres()]

@@ -175,11 +175,19 @@ fn a_receiver_that_is_gone_is_told_nothing_until_somebody_enables_it() {
     comes_to(&folder, "desk", 0, 1);
     assert!(state(&folder, "desk")["gone_since"].is_string());
     assert!(serve.said().contains("`webhooks enable desk`"), "{}", serve.said());
+    let found = folder.json(&["db", "doctor", "--json"])["findings"][0].clone();
+    assert_eq!(found["damage"], false);
+    let sentence = text(&found["finding"]);
+    assert!(
+        sentence.starts_with("the webhook desk has answered at ") && sentence.contains("enable desk"),
+        "{sentence}"
+    );
     folder.decide("deny", &[]).expect(0);
     comes_to(&folder, "desk", 0, 1);
     let enabled = folder.run(&["webhooks", "enable", "desk"]).expect(0);
     assert_eq!(enabled.out, "The webhook desk is told. It is owed 1 message.\n");
     comes_to_nothing(&folder);
+    folder.run(&["db", "doctor"]).expect(0);
     assert_eq!(receiver.messages().len(), 2, "nothing that happened meanwhile");
     folder.run(&["webhooks", "enable", "other"]).expect(2).one_sentence();
 }

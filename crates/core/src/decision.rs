@@ -263,8 +263,11 @@ pub enum DecisionRefused {
     /// The run was cancelled.
     #[error("the question was withdrawn because the run was cancelled")]
     Withdrawn,
-    /// A definition changed.
-    #[error("a tool of this turn is no longer what it was, so the question is void")]
+    /// A definition changed, or the installation was restored from a backup.
+    #[error(
+        "the question is void: a tool of this turn is no longer what it was, or the installation was restored from a \
+         backup since it was asked; the run goes on, and the model may ask again"
+    )]
     Void,
     /// Somebody changed the arguments; another pending took its place.
     #[error("the arguments were changed; another question took the place of this one")]

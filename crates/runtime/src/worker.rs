@@ -16,11 +16,17 @@ use tokio_util::sync::CancellationToken;
 use crate::driver::{Claimed, Halt, drive};
 use crate::journal::DriveError;
 use crate::progress::Progress;
-use crate::runtime::{Runtime, hex};
+use crate::runtime::{Parts, Runtime, hex};
 use crate::store::{Lease, Revision, StoreFault};
 
-/// How long a run that could not be driven is left alone.
+/// How long a run that could not be driven is left alone, at least.
 const STUCK_FOR: Duration = Duration::from_secs(30);
+
+/// How long a run that could not be driven is left alone. One that cannot be read keeps its lease until that runs out, and
+/// is left alone for as long again, in which a newer process that can read it comes first (R2).
+fn stuck_for(lease: Duration) -> Duration {
+    STUCK_FOR.max(lease * 2)
+}
 
 /// What a worker came to with one run.
 #[derive(Debug)]
@@ -81,9 +87,10 @@ struct Stuck(HashMap<RunId, Timestamp>);
 
 impl Stuck {
     /// Leaves a run alone for a while if that is what came of it.
-    fn note(&mut self, run: &RunId, driven: &Result<(Halt, Run), DriveError>, now: Timestamp) {
+    fn note(&mut self, run: &RunId, driven: &Result<(Halt, Run), DriveError>, parts: &Parts) {
         if !matches!(driven, Ok((Halt::Parked | Halt::Ended | Halt::Stopped, _))) {
-            self.0.insert(run.clone(), now.checked_add(STUCK_FOR).unwrap_or(now));
+            let now = parts.clock.now();
+            self.0.insert(run.clone(), now.checked_add(stuck_for(parts.limits.lease)).unwrap_or(now));
         }
     }
 }
@@ -133,7 +140,7 @@ impl Runtime {
             let Some(claimed) = self.claim_next(&mut stuck).await? else { break };
             let run = claimed.lease.run.clone();
             let driven = drive(Arc::clone(&self.parts), claimed, Arc::clone(&progress), stop.clone()).await;
-            stuck.note(&run, &driven, self.parts.clock.now());
+            stuck.note(&run, &driven, &self.parts);
             done.push(Worked { run, came_to: driven.map(|(_, run)| run) });
         }
         Ok(done)
@@ -205,11 +212,23 @@ impl Crew {
         match done {
             Ok((id, (run, driven))) => {
                 self.leases.remove(&id);
-                self.stuck.note(&run, &driven, runtime.parts.clock.now());
+                self.stuck.note(&run, &driven, &runtime.parts);
                 overseer.came_to(&Worked { run, came_to: driven.map(|(_, run)| run) });
             }
             // A driver that panicked has told the system so. Its lease runs out, and somebody else goes on.
             Err(lost) => drop(self.leases.remove(&lost.id())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_r2_a_run_that_cannot_be_read_here_is_left_to_others_for_longer_than_its_lease() {
+        for lease in [1, 30, 600].map(Duration::from_secs) {
+            assert!(stuck_for(lease) >= lease * 2 && stuck_for(lease) >= STUCK_FOR);
         }
     }
 }

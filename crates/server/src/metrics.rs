@@ -5,6 +5,7 @@
 //! from the last count when it comes again at once. Not here: who tells (`observed`, `http`).
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     counts: Counted,
     owed: Owed,
+    /// When the process was told to end.
+    drains_since: OnceLock<Timestamp>,
 }
 
 /// What this process saw happen.
@@ -63,7 +66,10 @@ struct Counted {
     runs_unreadable: Counter,
     http_requests: Counts,
     spans: Counts,
+    queued_seconds: Times,
+    heartbeat_lag_seconds: Times,
     draining: Gauge,
+    drain: Gauge<f64, AtomicU64>,
 }
 
 /// What stands in the database, whoever did it.
@@ -131,10 +137,13 @@ impl Default for Metrics {
             runs_unreadable: Counter::default(),
             http_requests: Counts::default(),
             spans: Counts::default(),
+            queued_seconds: times(quick),
+            heartbeat_lag_seconds: times(quick),
             draining: Gauge::default(),
+            drain: Gauge::default(),
         };
         let owed = Owed::default();
-        Self { registry: registry(&counts, &owed), counts, owed }
+        Self { registry: registry(&counts, &owed), counts, owed, drains_since: OnceLock::new() }
     }
 }
 
@@ -145,6 +154,12 @@ fn registry(counts: &Counted, owed: &Owed) -> Registry {
     build.get_or_create(&label([("version", env!("CARGO_PKG_VERSION").into())])).set(1.0);
     all.register("build_info", "Which version this is", build);
     all.register("draining", "Whether this process is about to end", counts.draining.clone());
+    all.register_with_unit(
+        "drain",
+        "How long ago this process was told to end",
+        Unit::Seconds,
+        counts.drain.clone(),
+    );
 
     all.register("store_up", "Whether the database could be counted", owed.store_up.clone());
     all.register("runs", "Runs that have not ended", owed.runs.clone());
@@ -207,10 +222,16 @@ fn registry(counts: &Counted, owed: &Owed) -> Registry {
         counts.append_conflicts.clone(),
     );
     all.register("runs_unreadable", "Looks at a run that cannot be read", counts.runs_unreadable.clone());
-    let times: [(&str, &str, &Times); 3] = [
+    let times: [(&str, &str, &Times); 5] = [
         ("decision", "From a question to its decision", &counts.decision_seconds),
         ("call", "How long tools took", &counts.call_seconds),
         ("append", "How long the database took to store", &counts.append_seconds),
+        (
+            "queued",
+            "From the last that was stored of a run to the worker that took it up",
+            &counts.queued_seconds,
+        ),
+        ("heartbeat_lag", "How late a lease was renewed", &counts.heartbeat_lag_seconds),
     ];
     for (name, help, family) in times {
         all.register_with_unit(name, help, Unit::Seconds, family.clone());
@@ -372,9 +393,20 @@ impl Metrics {
         self.counts.http_requests.get_or_create(&labels).inc();
     }
 
-    /// The process is about to end.
-    pub(crate) fn drains(&self) {
+    /// The process was told to end, now or before.
+    pub(crate) fn drains(&self, now: Timestamp) {
         self.counts.draining.set(1);
+        self.counts.drain.set(seconds(*self.drains_since.get_or_init(|| now), now));
+    }
+
+    /// A worker took up a run of which something was stored last at this moment.
+    pub(crate) fn took_up(&self, owed_since: Timestamp, now: Timestamp) {
+        self.counts.queued_seconds.get_or_create(&Labels::default()).observe(seconds(owed_since, now));
+    }
+
+    /// A lease was renewed that was to be renewed at this moment.
+    pub(crate) fn renewed(&self, due: Timestamp, now: Timestamp) {
+        self.counts.heartbeat_lag_seconds.get_or_create(&Labels::default()).observe(seconds(due, now));
     }
 
     /// What was counted in the database; `None`: it could not be.
@@ -493,7 +525,10 @@ mod tests {
             runs_unreadable: _,
             http_requests,
             spans,
+            queued_seconds,
+            heartbeat_lag_seconds,
             draining: _,
+            drain: _,
         } = &metrics.counts;
         // What has no value yet has no name in a scrape.
         for counts in [
@@ -518,7 +553,7 @@ mod tests {
         ] {
             counts.get_or_create(&Labels::default()).inc();
         }
-        for times in [decision_seconds, call_seconds, append_seconds] {
+        for times in [decision_seconds, call_seconds, append_seconds, queued_seconds, heartbeat_lag_seconds] {
             times.get_or_create(&Labels::default()).observe(1.0);
         }
         metrics.owed(Some(&Census::default()), Timestamp::UNIX_EPOCH, |_| true);

@@ -5,7 +5,7 @@
 //! what is counted (`metrics`).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +19,9 @@ use jiff::Timestamp;
 use crate::log;
 use crate::metrics::{Kind, Metrics};
 
+/// A lease is renewed so often in its time.
+const HEARTBEATS: u32 = 3;
+
 /// The store underneath, and who is told.
 #[derive(Debug)]
 pub(crate) struct Observed {
@@ -27,6 +30,18 @@ pub(crate) struct Observed {
     clock: Arc<dyn Clock>,
     /// What each tool of this process is.
     kinds: HashMap<String, Kind>,
+    /// The runs that the workers of this process hold.
+    held: Mutex<HashMap<RunId, Held>>,
+}
+
+/// A run in the hands of a worker.
+#[derive(Debug)]
+struct Held {
+    claimed: Timestamp,
+    /// When the lease was given or renewed last.
+    renewed: Timestamp,
+    /// Whether its log was loaded since.
+    has_begun: bool,
 }
 
 impl Observed {
@@ -42,7 +57,36 @@ impl Observed {
             (spec.name.to_string(), kind)
         };
         let kinds = tools.all().map(kind).collect();
-        Self { store, metrics, clock, kinds }
+        Self { store, metrics, clock, kinds, held: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<RunId, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn holds(&self, lease: &Lease, now: Timestamp) {
+        let mut held = self.held();
+        // A driver that panicked lets go of nothing.
+        held.retain(|_, held| now.duration_since(held.renewed).unsigned_abs() < Lease::LONGEST);
+        held.insert(lease.run.clone(), Held { claimed: now, renewed: now, has_begun: false });
+    }
+
+    /// A worker begins with a run: how long did it wait? The last entry is what made it work.
+    fn begins(&self, run: &RunId, log: &Log) {
+        let mut held = self.held();
+        let Some(held) = held.get_mut(run).filter(|held| !held.has_begun) else { return };
+        held.has_begun = true;
+        if let Some(last) = log.entries.last() {
+            self.metrics.took_up(last.at, held.claimed);
+        }
+    }
+
+    fn renews(&self, lease: &Lease, now: Timestamp, length: Duration) {
+        if let Some(held) = self.held().get_mut(&lease.run) {
+            let due = held.renewed.checked_add(length / HEARTBEATS).unwrap_or(now);
+            self.metrics.renewed(due, now);
+            held.renewed = now;
+        }
     }
 
     fn tell(&self, changes: &Changes) {
@@ -121,7 +165,7 @@ impl Store for Observed {
     }
 
     async fn load(&self, run: &RunId) -> Result<Log, LoadError> {
-        self.loaded(self.store.load(run).await)
+        self.loaded(self.store.load(run).await).inspect(|log| self.begins(run, log))
     }
 
     async fn load_each(&self, runs: &[RunId]) -> Result<Vec<Result<Log, LoadError>>, StoreFault> {
@@ -150,12 +194,16 @@ impl Store for Observed {
         now: Timestamp,
         lease: Duration,
     ) -> Result<Option<Lease>, StoreFault> {
-        self.faulted(self.store.claim_any(agents, token, now, lease).await)
+        let claimed = self.faulted(self.store.claim_any(agents, token, now, lease).await);
+        claimed.inspect(|lease| lease.iter().for_each(|lease| self.holds(lease, now)))
     }
 
     async fn heartbeat(&self, lease: &Lease, now: Timestamp, length: Duration) -> Result<bool, StoreFault> {
         let ours = self.faulted(self.store.heartbeat(lease, now, length).await);
-        if let Ok(false) = ours {
+        if let Ok(true) = ours {
+            self.renews(lease, now, length);
+        } else if let Ok(false) = ours {
+            self.held().remove(&lease.run);
             self.metrics.lost_a_lease("heartbeat");
             log::warn(&format!("another worker has taken over run {}", lease.run));
         }
@@ -163,6 +211,7 @@ impl Store for Observed {
     }
 
     async fn release(&self, lease: &Lease, seen: Revision) -> Result<bool, StoreFault> {
+        self.held().remove(&lease.run);
         self.faulted(self.store.release(lease, seen).await)
     }
 

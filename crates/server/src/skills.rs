@@ -164,7 +164,8 @@ type Front = yaml_rust2::yaml::Hash;
 /// The one mapping of a front matter.
 fn mapping(front: &str) -> Result<Front, String> {
     plain(front)?;
-    let unreadable = |error: yaml_rust2::ScanError| format!("its front matter is not valid YAML: {error}");
+    // What can be scanned and not be loaded has one key twice; the words for it are those of the loader's own types.
+    let unreadable = |_: yaml_rust2::ScanError| "its front matter has the same key twice".to_owned();
     let mut documents = YamlLoader::load_from_str(front).map_err(unreadable)?.into_iter();
     match (documents.next(), documents.next()) {
         (None | Some(Yaml::Null), None) => Ok(Front::new()),

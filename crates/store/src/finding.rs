@@ -3,7 +3,7 @@
 //! Invariant: a finding names its run or pending and never repeats a payload (S5). A name that cannot be a name
 //! is shown with its odd characters escaped.
 
-use countersign::{AgentName, PendingId, RunId};
+use countersign::{AgentName, PendingId, RunId, WebhookState};
 use jiff::Timestamp;
 
 use crate::rotation::Rotation;
@@ -51,6 +51,8 @@ pub enum Finding {
     PrincipalUnreadable { subject: String, reason: String },
     /// A change of master keys has not ended.
     KeyBeingChanged(Rotation),
+    /// Somebody was not told of something in all attempts, or is told of nothing any more.
+    WebhookUntold(WebhookState),
 }
 
 impl Finding {
@@ -111,6 +113,18 @@ impl Finding {
             Self::KeyBeingChanged(Rotation { from, switched: true, .. }) => {
                 format!("the old master key {from} still opens the database: it is not retired yet")
             }
+            Self::WebhookUntold(WebhookState { webhook, gone_since: Some(at), .. }) => {
+                format!(
+                    "the webhook {webhook} has answered at {at:.0} that it is gone, and is told of nothing since: `webhooks \
+                     enable {webhook}` tells it again"
+                )
+            }
+            Self::WebhookUntold(WebhookState { webhook, given_up, gone_since: None, .. }) => {
+                format!(
+                    "the webhook {webhook} was not told of {given_up} in all attempts: mend its receiver, then `webhooks \
+                     enable {webhook}` tries them anew"
+                )
+            }
         }
     }
 
@@ -120,7 +134,8 @@ impl Finding {
             Self::LogNewer { .. }
             | Self::AgentGone { .. }
             | Self::LeaseOver { .. }
-            | Self::KeyBeingChanged(_) => false,
+            | Self::KeyBeingChanged(_)
+            | Self::WebhookUntold(_) => false,
             Self::File { .. }
             | Self::RunUnreadable { .. }
             | Self::LogBroken { .. }
@@ -162,6 +177,12 @@ impl Report {
     /// Whether everything is as it should be.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// Adds those who were not told of everything.
+    pub(crate) fn untold(&mut self, states: Vec<WebhookState>) {
+        let untold = states.into_iter().filter(|state| state.given_up > 0 || state.gone_since.is_some());
+        untold.for_each(|state| self.found(Finding::WebhookUntold(state)));
     }
 
     pub(crate) fn found(&mut self, finding: Finding) {

@@ -10,7 +10,7 @@ use countersign::{
 
 use crate::show;
 
-use super::follow::{Follow, Manner};
+use super::follow::{Follow, Manner, Says};
 use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, digest, pending_id, subject};
@@ -186,7 +186,7 @@ async fn decide(
         &session,
         &runtime,
         row.run,
-        Manner { json: common.json, asks: false },
+        Manner { says: Says::of(common.json), asks: false },
         Interrupt::listen(),
     );
     let error = match decided {

@@ -27,10 +27,28 @@ const WORKER_PATIENCE: Duration = Duration::from_secs(1);
 /// How a run is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
-    /// One Run object on stdout, and nothing else there.
-    pub(crate) json: bool,
+    /// What goes to stdout.
+    pub(crate) says: Says,
     /// Whether to ask in place where somebody is there.
     pub(crate) asks: bool,
+}
+
+/// What is said of a run on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// What a person wants to know.
+    Words,
+    /// One Run object, where it stops.
+    Json,
+    /// Nothing: whoever follows it says it.
+    Nothing,
+}
+
+impl Says {
+    /// As one object, or in words.
+    pub(crate) fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Words }
+    }
 }
 
 /// Where a run stopped for us.
@@ -98,10 +116,12 @@ impl<'a> Follow<'a> {
     /// [`Failure`].
     pub(crate) async fn only_told(&self) -> Result<Exit, Failure> {
         let run = self.loaded().await?;
-        if self.manner.json {
-            self.print_json(&run).await?;
-        } else {
-            show::out(&format!("Run {} is {}.", run.id(), run.state().status(self.is_leased().await?)));
+        match self.manner.says {
+            Says::Json => self.print_json(&run).await?,
+            Says::Words => {
+                show::out(&format!("Run {} is {}.", run.id(), run.state().status(self.is_leased().await?)));
+            }
+            Says::Nothing => {}
         }
         Ok(Exit::Done)
     }
@@ -121,9 +141,9 @@ impl<'a> Follow<'a> {
     }
 
     async fn stopped(&self, may_ask: bool) -> Result<Stop, Failure> {
-        let asks = may_ask && self.manner.asks && !self.manner.json && show::is_interactive();
+        let asks = may_ask && self.manner.asks && self.manner.says == Says::Words && show::is_interactive();
         let style = Style::for_stderr(&self.session.setup.environment);
-        let live = !self.manner.json && show::is_interactive();
+        let live = self.manner.says == Says::Words && show::is_interactive();
         let progress: Arc<dyn Progress> = if live { Arc::new(Live::new(style)) } else { Arc::new(Unwatched) };
         let setup = &self.session.setup;
         let progress = match (&setup.telemetry, &setup.config.telemetry) {
@@ -222,17 +242,19 @@ impl<'a> Follow<'a> {
     async fn tell(&self, stop: Stop) -> Result<Exit, Failure> {
         match stop {
             Stop::Done(finished) => {
-                if self.manner.json {
+                if self.manner.says == Says::Json {
                     self.print_json(&finished.run).await?;
                 }
                 Ok(self.tell_end(&finished.run))
             }
             Stop::Waiting(waiting) => {
-                if self.manner.json {
-                    self.print_json(&waiting.run).await?;
-                } else {
-                    self.tell_question(&waiting);
-                    self.tell_ways_out(&waiting);
+                match self.manner.says {
+                    Says::Json => self.print_json(&waiting.run).await?,
+                    Says::Words => {
+                        self.tell_question(&waiting);
+                        self.tell_ways_out(&waiting);
+                    }
+                    Says::Nothing => {}
                 }
                 Ok(Exit::Waiting)
             }
@@ -242,7 +264,7 @@ impl<'a> Follow<'a> {
             }
             Stop::Interrupted => {
                 let run = self.loaded().await?;
-                if self.manner.json {
+                if self.manner.says == Says::Json {
                     self.print_json(&run).await?;
                 }
                 show::err(&format!(
@@ -254,7 +276,7 @@ impl<'a> Follow<'a> {
             }
             Stop::AgentGone => {
                 let run = self.loaded().await?;
-                if self.manner.json {
+                if self.manner.says == Says::Json {
                     self.print_json(&run).await?;
                 }
                 let models: Vec<String> = run.created().models.iter().map(ToString::to_string).collect();
@@ -275,7 +297,7 @@ impl<'a> Follow<'a> {
 
     fn tell_end(&self, run: &Run) -> Exit {
         let exit = exit_of(run);
-        if !self.manner.json
+        if self.manner.says == Says::Words
             && let Some(output) = run.output().filter(|_| matches!(run.end(), Some(End::Completed { .. })))
         {
             show::out(&escape::block(output));

@@ -10,7 +10,7 @@ use crate::setup::Setup;
 use crate::skills::PROSE_BYTES_MAX;
 use crate::{at_hand, escape, show};
 
-use super::follow::{Follow, Manner, head, tell_denied};
+use super::follow::{Follow, Manner, Says, head, tell_denied};
 use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, agent_name, run_id, subject};
@@ -118,7 +118,7 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         }
         tell_denied(&session, &run, &log);
     }
-    let manner = Manner { json: arguments.json, asks: true };
+    let manner = Manner { says: Says::of(arguments.json), asks: true };
     Follow::new(&session, &runtime, id, manner, Interrupt::listen()).to_its_stop().await
 }
 

@@ -9,7 +9,7 @@ use crate::escape;
 use crate::json::{self, View};
 use crate::show::{self, Style, table::table};
 
-use super::follow::{Follow, Manner};
+use super::follow::{Follow, Manner, Says};
 use super::interrupt::Interrupt;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure, run_id, subject};
@@ -250,6 +250,17 @@ async fn cancelled(arguments: One, invocation: Invocation) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
+/// What keeps a run from having ended.
+fn not_ended(state: RunState) -> &'static str {
+    match state {
+        RunState::Active => "the run is at work, or waits for a worker",
+        RunState::WaitingForApproval => "the run waits for an approval",
+        RunState::WaitingForInput => "the run waits for an input",
+        RunState::NeedsResolution => "the run waits for somebody to say whether a write happened",
+        RunState::Completed | RunState::Failed | RunState::Cancelled => "the run has ended only now",
+    }
+}
+
 async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failure> {
     let session = Session::open(invocation, None).await?;
     let done = session.setup.store.erase(&arguments.id, session.setup.clock.now()).await;
@@ -257,7 +268,15 @@ async fn erased(arguments: Erase, invocation: Invocation) -> Result<Exit, Failur
         if let EraseError::Fault(fault) = &error {
             return Failure::store("nothing was erased", fault);
         }
-        if let EraseError::NotEnded(_) | EraseError::Continued(_) = &error {
+        if let EraseError::NotEnded(state) = &error {
+            let cancel = session.command(&format!("runs cancel {}", arguments.id));
+            let sentence = format!(
+                "{}, so nothing was erased: end it with `{cancel}`, then erase it",
+                not_ended(*state)
+            );
+            return Failure::refused("run_not_ended", &sentence);
+        }
+        if let EraseError::Continued(_) = &error {
             return Failure::refused("run_not_ended", &error.to_string());
         }
         Failure::usage(format!("{error}, so nothing was erased"))
@@ -305,7 +324,9 @@ async fn resumed(arguments: Resume, invocation: Invocation) -> Result<Exit, Fail
             "note: a tool of the open question is not what it was, so the question is void and the run goes on",
         );
     }
-    Follow::new(&session, &runtime, id, Manner { json: arguments.json, asks: true }, stop).to_its_stop().await
+    Follow::new(&session, &runtime, id, Manner { says: Says::of(arguments.json), asks: true }, stop)
+        .to_its_stop()
+        .await
 }
 
 async fn worked_on(session: &Session, id: &RunId) -> Failure {
@@ -347,11 +368,12 @@ async fn all_resumed(session: &Session, json: bool, stop: &Interrupt) -> Result<
     if owed.is_empty() && !json {
         show::out("No run is owed work that nobody does.");
     }
-    let mut worst = Exit::Done;
+    let (mut worst, mut stopped) = (Exit::Done, Vec::new());
     // The list is newest first; whoever has waited longest comes first.
     for id in owed.into_iter().rev() {
         if stop.has_come() {
-            return Ok(stop.exit());
+            worst = stop.exit();
+            break;
         }
         if !json {
             show::out(&format!("Run {id}:"));
@@ -364,6 +386,14 @@ async fn all_resumed(session: &Session, json: bool, stop: &Interrupt) -> Result<
         if exit.code() > worst.code() {
             worst = exit;
         }
+        if json && let Ok((_, run)) = session.load(&id).await {
+            let listing = session.setup.store.run(&id, session.setup.clock.now()).await;
+            let leased = listing.is_ok_and(|listing| listing.leased);
+            stopped.push(session.run_json(&run, leased, session.view()));
+        }
+    }
+    if json {
+        show::out(&escape::json(&json::page(&stopped, None)));
     }
     Ok(worst)
 }
@@ -371,6 +401,6 @@ async fn all_resumed(session: &Session, json: bool, stop: &Interrupt) -> Result<
 async fn one_of_all(session: &Session, id: &RunId, json: bool, stop: &Interrupt) -> Result<Exit, Failure> {
     let (_, run) = session.load(id).await.map_err(|error| Failure::load(&error))?;
     let runtime = session.runtime_of(&run)?;
-    let manner = Manner { json, asks: false };
+    let manner = Manner { says: if json { Says::Nothing } else { Says::Words }, asks: false };
     Follow::new(session, &runtime, id.clone(), manner, stop.clone()).to_its_stop().await
 }

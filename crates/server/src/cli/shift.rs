@@ -59,6 +59,9 @@ pub(super) async fn work_until_told(
     let drained = tokio::select! {
         drained = &mut working => drained,
         () = interrupt.come() => {
+            if let Some(metrics) = &setup.metrics {
+                metrics.drains(setup.clock.now());
+            }
             log::note(&format!("calls in flight have {} to come back", duration::in_words(grace)));
             working.await
         }

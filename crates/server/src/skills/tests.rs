@@ -33,7 +33,7 @@ fn rule_g6_what_cannot_be_read_with_certainty_is_an_error() {
         ("allowed-tools: [a, 7]", "must be a list of names"),
         ("allowed_tools: [a]", "did you mean allowed-tools?"),
         ("Allowed-Tools: a", "did you mean allowed-tools?"),
-        ("allowed-tools: [a]\nallowed-tools: [b]", "duplicated key"),
+        ("allowed-tools: [a]\nallowed-tools: [b]", "the same key twice"),
         ("x: &a [1]\ny: *a", "alias"),
         ("!!int allowed-tools: []", "tag"),
         ("x: !mine {allowed-tools: []}", "tag"),

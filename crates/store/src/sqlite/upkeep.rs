@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use countersign::{AgentName, Durability, LoadError, RunId, StoreFault};
+use countersign::{AgentName, Durability, LoadError, Outbox as _, RunId, StoreFault};
 use jiff::Timestamp;
 use rusqlite::OptionalExtension as _;
 
@@ -106,7 +106,12 @@ impl Upkeep for SqliteStore {
         now: Timestamp,
         progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<Report, StoreFault> {
-        self.look_through(agents, now, progress).await
+        let mut report = self.look_through(agents, now, progress).await?;
+        // Where this cannot be read, that is damage which was found already.
+        if let Ok(states) = self.webhooks().await {
+            report.untold(states);
+        }
+        Ok(report)
     }
 
     async fn rotate(

@@ -14,7 +14,7 @@ use crate::metrics::CONTENT_TYPE;
 ))]
 pub(super) async fn metrics(State(app): State<App>) -> Answer<Response> {
     if app.is_draining() {
-        app.metrics().drains();
+        app.metrics().drains(app.clock().now());
     }
     app.count().await;
     let text = app.metrics().text().map_err(|_| Problem::internal())?;

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Asked, Unanswered, ask};
 use crate::earlier::earlier;
-use crate::journal::{DriveError, Journal};
+use crate::journal::{DriveError, Journal, RETRIES_MAX, RETRY_AFTER};
 use crate::model::{Answer, Conversation, Offer};
 use crate::progress::Progress;
 use crate::runtime::Parts;
@@ -139,12 +139,22 @@ pub(crate) async fn drive(
     };
     let driven: Result<(Halt, Run), DriveError> = driven.await;
     if let Err(DriveError::Store(_)) = &driven {
-        // Whoever comes next need not wait for the lease to run out. If this fails too, they do. A run that
-        // cannot be read keeps its lease until it runs out, or it would be claimed again at once, for ever.
-        drop(store.release(&lease, Revision::PAST_ALL).await);
+        // A run that cannot be read keeps its lease until it runs out, or it would be claimed again at once, for ever.
+        give_back(&parts, &lease).await;
     }
     progress.lets_go(&driven);
     driven
+}
+
+/// Gives a run back that the store kept from being driven, when the store is back: whoever comes next need not wait
+/// for the lease to run out. If it stays away, they do.
+async fn give_back(parts: &Parts, lease: &Lease) {
+    for _ in 0..RETRIES_MAX {
+        match parts.store.release(lease, Revision::PAST_ALL).await {
+            Err(fault) if fault.may_pass() => parts.clock.sleep(RETRY_AFTER).await,
+            Ok(_) | Err(_) => return,
+        }
+    }
 }
 
 /// What a run continues is not there or cannot be read: the run is left as it is, like one that cannot be read

@@ -14,10 +14,10 @@ use crate::clock::Clock;
 use crate::progress::Progress;
 use crate::store::{Append, AppendError, Lease, LoadError, Log, Look, Revision, Store, StoreFault, Writer};
 
-/// How often a result that cannot be stored is tried again.
-const RESULT_RETRIES_MAX: u32 = 10;
+/// How often what must not be lost is tried again, where it cannot be stored.
+pub(crate) const RETRIES_MAX: u32 = 10;
 /// How long after.
-const RESULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A run in the hands of a driver.
 pub(crate) struct Journal {
@@ -151,11 +151,9 @@ impl Journal {
         let mut attempts = 0;
         loop {
             match self.record(events.clone()).await {
-                Err(DriveError::Store(
-                    StoreFault::Full(_) | StoreFault::Busy(_) | StoreFault::Unreachable(_),
-                )) if attempts < RESULT_RETRIES_MAX => {
+                Err(DriveError::Store(fault)) if fault.may_pass() && attempts < RETRIES_MAX => {
                     attempts += 1;
-                    self.clock.sleep(RESULT_RETRY_AFTER).await;
+                    self.clock.sleep(RETRY_AFTER).await;
                 }
                 done => return done,
             }

@@ -130,6 +130,16 @@ pub enum StoreFault {
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl StoreFault {
+    /// Whether the same may well work in a moment.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Full(_) | Self::Busy(_) | Self::Unreachable(_) => true,
+            Self::ReadOnly(_) | Self::Failed(_) => false,
+        }
+    }
+}
+
 /// Why a run cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use countersign::testing::{Behaviour, Ledger, text, turn};
 use countersign::{
-    AnyTool, ClaimError, DecideError, Decision, Digest, DriveError, Mode, PendingId, Principal,
+    AnyTool, ClaimError, Clock, DecideError, Decision, Digest, DriveError, Mode, PendingId, Principal,
     ResultKind as Is, RunError, RunId, RunState, Runtime, Store, SwitchName, ToolName, Waiting,
 };
 
@@ -215,7 +215,7 @@ async fn rule_r3_a_result_is_stored_once_when_the_database_is_back() {
         let run = bed.runtime().start(request(), Mode::Attended).await.unwrap();
         let driving = bed.drive_apart(&run);
         settle().await;
-        between.lose_connection(lost);
+        between.lose_connection(&[lost]);
         gate.unwrap().send_replace(true);
         settle().await;
         bed.pass(Duration::from_secs(1)).await;
@@ -223,6 +223,25 @@ async fn rule_r3_a_result_is_stored_once_when_the_database_is_back() {
         assert_eq!(result_kinds(&run), [Is::Ok], "{lost:?}");
         assert_eq!(bed.ledger.names(), ["crm__purge"]);
     }
+}
+
+/// The log could not be stored further, nor the run be given back, while the database was away.
+#[tokio::test]
+async fn rule_r6_a_run_is_given_back_when_the_database_is_back() {
+    let script = Witness::script([text("lost"), text("done")]);
+    let mut bed = Bed::new(script, |ledger| vec![write("drop", ledger).into()]).await;
+    let between = bed.between();
+    let run = bed.runtime().start(request(), Mode::Attended).await.unwrap();
+    between.lose_connection(&[Lost::BeforeTheAppend, Lost::BeforeTheRelease, Lost::BeforeTheRelease]);
+    let driving = bed.drive_apart(&run);
+    for _ in 0..2 {
+        settle().await;
+        bed.pass(Duration::from_secs(1)).await;
+    }
+    let failed = driving.await.unwrap();
+    assert!(matches!(failed, Err(RunError::Drive(DriveError::Store(_)))), "{failed:?}");
+    assert!(!bed.memory.run(&run, bed.clock.now()).await.unwrap().leased, "anybody may go on");
+    completed(bed.runtime().drive(&run).await.unwrap());
 }
 
 #[tokio::test]

@@ -41,15 +41,16 @@ struct Inner {
     before_append: Mutex<Option<(usize, Happening)>>,
     before_release: Mutex<Option<Happening>>,
     silent_heart: AtomicBool,
-    connection_lost: Mutex<Option<Lost>>,
+    connection_lost: Mutex<Vec<Lost>>,
 }
 
-/// Where the connection is lost once; the process lives on.
+/// Where the connection is lost; the process lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
     BeforeTheAppend,
     /// It is stored, and the answer does not arrive.
     AfterTheAppend,
+    BeforeTheRelease,
 }
 
 impl std::fmt::Debug for Between {
@@ -70,7 +71,7 @@ impl Between {
             before_append: Mutex::new(None),
             before_release: Mutex::new(None),
             silent_heart: AtomicBool::new(false),
-            connection_lost: Mutex::new(None),
+            connection_lost: Mutex::default(),
         }))
     }
 
@@ -122,13 +123,13 @@ impl Between {
         self.0.silent_heart.store(true, Ordering::Relaxed);
     }
 
-    /// The connection is lost at the next append.
-    pub(crate) fn lose_connection(&self, lost: Lost) {
-        *self.0.connection_lost.lock().unwrap() = Some(lost);
+    /// The connection is lost at these, one after another.
+    pub(crate) fn lose_connection(&self, lost: &[Lost]) {
+        *self.0.connection_lost.lock().unwrap() = lost.iter().rev().copied().collect();
     }
 
     fn connected(&self, at: Lost) -> Result<(), StoreFault> {
-        let lost = self.0.connection_lost.lock().unwrap().take_if(|lost| *lost == at);
+        let lost = self.0.connection_lost.lock().unwrap().pop_if(|lost| *lost == at);
         if lost.is_some() { Err(StoreFault::Unreachable("the connection is lost".into())) } else { Ok(()) }
     }
 
@@ -270,6 +271,7 @@ impl Store for Between {
 
     async fn release(&self, lease: &Lease, seen: Revision) -> Result<bool, StoreFault> {
         self.alive()?;
+        self.connected(Lost::BeforeTheRelease)?;
         let due = self.0.before_release.lock().unwrap().take();
         if let Some(happening) = due {
             happening().await;

@@ -242,8 +242,18 @@ fn ids(stream: &str) -> Vec<usize> {
     stream.lines().filter_map(|line| line.strip_prefix("id:")).map(|id| id.trim().parse().unwrap()).collect()
 }
 
-#[test]
-fn a_stream_follows_a_run_while_it_works() {
+/// A run whose call is under way, and a stream that has told of it.
+struct Streaming {
+    folder: Folder,
+    _serve: Serve,
+    _model: Server,
+    _tool: ToolServer,
+    open: Box<dyn FnOnce()>,
+    stream: TcpStream,
+    seen: String,
+}
+
+fn streaming() -> Streaming {
     let model = Server::start(vec![calls(&[("page", json!({ "id": 1 }))]), says("done")]);
     let (tool, open) = ToolServer::gated();
     let folder = Folder::new();
@@ -266,9 +276,30 @@ fn a_stream_follows_a_run_while_it_works() {
         seen.push_str(std::str::from_utf8(&part[..length]).unwrap());
     }
     assert!(!seen.contains("call.finished"), "the call is under way: {seen}");
+    Streaming { folder, _serve: serve, _model: model, _tool: tool, open: Box::new(open), stream, seen }
+}
+
+#[test]
+fn a_stream_follows_a_run_while_it_works() {
+    let Streaming { open, mut stream, mut seen, folder: _folder, _serve, .. } = streaming();
     open();
     stream.read_to_string(&mut seen).unwrap();
     assert!(seen.contains("call.finished") && seen.contains("run.completed"), "{seen}");
+}
+
+#[test]
+fn rule_s2_a_stream_ends_where_its_token_is_good_no_longer_or_its_holder_is_gone() {
+    for (what, id) in [("token", "revoke"), ("user", "disable")] {
+        let Streaming { folder, open, mut stream, mut seen, _serve, _model, _tool } = streaming();
+        let id_of = match what {
+            "token" => text(&folder.json(&["token", "list", "--json"])["items"][0]["id"]).to_owned(),
+            _ => "alice".to_owned(),
+        };
+        folder.run(&[what, id, &id_of]).expect(0);
+        open();
+        stream.read_to_string(&mut seen).unwrap();
+        assert!(!seen.contains("call.finished") && !seen.contains("run.completed"), "{what}: {seen}");
+    }
 }
 
 #[test]

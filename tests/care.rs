@@ -231,7 +231,7 @@ fn rule_s3_while_a_worker_may_need_the_old_key_it_is_not_retired() {
     let server = Server::start(vec![Play::Hang, says("done")]);
     let folder = Folder::new();
     folder.configure(server.url(), "");
-    folder.configure_more("[workers]\nlease = \"1s\"\n");
+    folder.configure_more("[workers]\nlease = \"3s\"\n");
     let mut worker = folder.command(&["run", "x"]).spawn().unwrap();
     server.wait_for(1);
     let first = folder.run(&["keys", "rotate"]).expect(3);

@@ -93,6 +93,24 @@ fn rule_r6_a_server_goes_on_with_what_a_killed_one_held_long_before_its_lease_is
 }
 
 #[test]
+fn rule_s3_a_server_with_nothing_in_hand_goes_on_after_the_key_was_changed() {
+    for folder in Folder::of_each_kind() {
+        let script = vec![calls(&[("write_file", json!({ "path": "a.txt", "content": "a" }))]), says("done")];
+        let model = Server::start(script);
+        folder.configure(model.url(), "");
+        let serve = Serve::start(&folder);
+        let alice = serve.client(&folder, "alice", &[]);
+        let run = alice.start("x");
+        folder.run(&["keys", "rotate"]).expect(0);
+        serve.stranger().get("/readyz").expect(200);
+        let id = text(&run["id"]);
+        assert_eq!(alice.get(&format!("/v1/runs/{id}")).expect(200)["status"], "waiting_for_approval");
+        folder.decide("approve", &["--detach"]).expect(0);
+        until("the server to end the run", || (alice.run(id)["status"] == "completed").then_some(()));
+    }
+}
+
+#[test]
 fn what_people_do_to_a_database_as_a_whole_is_done_on_either() {
     for folder in Folder::of_each_kind() {
         let server = Server::start(vec![says("done")]);

@@ -205,7 +205,7 @@ fn rule_r10_an_erased_run_is_gone_for_whoever_might_see_it_and_missing_for_other
         client.post(&format!("{pending}/edit"), &edit).refused(410, "erased");
     }
     let next = json!({ "input": "and then?", "continue_from": id });
-    alice.post("/v1/runs", &next).refused(410, "erased");
+    alice.post("/v1/runs", &next).refused(409, "not_continuable");
     for path in [&run, &format!("{run}/events"), &pending] {
         sue.get(path).refused(404, "not_found");
     }

@@ -13,7 +13,7 @@ use countersign_core::{
     ModelRef, PendingClosed, PendingId, PendingRecord, PendingRow, Principal, Run, RunId, Subject,
     ToolRequest, Zone,
 };
-use jiff::Timestamp;
+
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -166,15 +166,7 @@ pub enum StartError {
     /// What it would continue has not ended.
     #[error("run {0} has not ended, so it cannot be continued yet")]
     RunNotEnded(RunId),
-    /// The content of what it would continue was erased.
-    #[error("the content of run {run} was erased at {at}, so it cannot be continued")]
-    Erased {
-        /// The run that would be continued.
-        run: RunId,
-        /// When its content was destroyed.
-        at: Timestamp,
-    },
-    /// What it would continue cannot be read, or continues what was erased.
+    /// What it would continue cannot be read or was erased, or what that continues.
     #[error("run {run} cannot be continued: {reason}")]
     NotContinuable {
         /// The run that would be continued.
@@ -484,7 +476,9 @@ impl Runtime {
             Err(LoadError::NotFound(gone)) => {
                 return Err(not_continuable(format!("run {gone} is not there")));
             }
-            Err(LoadError::Erased { run, at }) if run == *id => return Err(StartError::Erased { run, at }),
+            Err(LoadError::Erased { run, at }) if run == *id => {
+                return Err(not_continuable(format!("its content was erased at {at}")));
+            }
             Err(LoadError::Unreadable { run, reason }) if run == *id => return Err(not_continuable(reason)),
             Err(unreadable @ (LoadError::Unreadable { .. } | LoadError::Erased { .. })) => {
                 return Err(not_continuable(unreadable.to_string()));

@@ -3,7 +3,7 @@
 //! Invariant: a key is made only where no database has one yet, or beside the key file for a change of keys; a key file
 //! is replaced only by the key that everything hangs from by then. Nobody but the account can read it. No error holds any part of a key (S5).
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -34,12 +34,26 @@ pub(crate) enum KeyError {
         /// Where its key should be.
         file: PathBuf,
     },
+    /// Another program changes it right now.
+    #[error("another `keys rotate` is at work on the key file {}", .0.display())]
+    Busy(PathBuf),
+    /// What lies beside it is another key than the one that everything hangs from now.
+    #[error(
+        "{} does not hold the key {fingerprint}, which everything hangs from now: nothing was replaced",
+        file.display()
+    )]
+    Another {
+        /// The file beside the key file.
+        file: PathBuf,
+        /// The key that should be in it.
+        fingerprint: String,
+    },
     /// The file cannot be read or made.
     #[error("the key file {} cannot be {doing}: {source}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// `read`, `made` or `replaced`.
+        /// `read`, `made`, `locked` or `replaced`.
         doing: &'static str,
         /// What the system said.
         source: io::Error,
@@ -106,18 +120,51 @@ pub(crate) fn make_next(file: &Path, clock: &dyn Clock) -> Result<MasterKey, Key
     read(&beside)?.ok_or_else(vanished)
 }
 
-/// Gives the next key the name of the key file, in one step. What was there is gone.
+/// The right to change what is in the key file, until it is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _locked: File,
+}
+
+/// Takes it. Nobody waits: whoever does may look at a key that is gone by then.
+///
+/// # Errors
+/// [`KeyError::Busy`] while another process has it; [`KeyError::File`].
+pub(crate) fn take_turn(file: &Path) -> Result<Turn, KeyError> {
+    let failed = |source| KeyError::File { file: file.to_owned(), doing: "locked", source };
+    // Its folder, which stays what it is when the file becomes another one.
+    let locked = folder(file).map_err(failed)?;
+    match locked.try_lock() {
+        Ok(()) => Ok(Turn { _locked: locked }),
+        Err(TryLockError::WouldBlock) => Err(KeyError::Busy(file.to_owned())),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// Gives the next key, which must be the one of this fingerprint, the name of the key file, in one step. What was there
+/// is gone. If it has that name already, nothing is done.
 ///
 /// # Errors
 /// [`KeyError`]; the old key file is as it was then.
-pub(crate) fn put_in_place(file: &Path) -> Result<(), KeyError> {
+pub(crate) fn put_in_place(file: &Path, fingerprint: &str, _turn: &Turn) -> Result<(), KeyError> {
+    let is_it = |key: &MasterKey| key.fingerprint() == fingerprint;
+    if !read_next(file)?.as_ref().is_some_and(is_it) {
+        if read(file)?.as_ref().is_some_and(is_it) {
+            return Ok(());
+        }
+        return Err(KeyError::Another { file: next(file), fingerprint: fingerprint.to_owned() });
+    }
     let put = std::fs::rename(next(file), file).and_then(|()| sync_folder(file));
     put.map_err(|source| KeyError::File { file: file.to_owned(), doing: "replaced", source })
 }
 
 fn sync_folder(file: &Path) -> io::Result<()> {
+    folder(file)?.sync_all()
+}
+
+fn folder(file: &Path) -> io::Result<File> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    OpenOptions::new().read(true).open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    OpenOptions::new().read(true).open(folder.unwrap_or(Path::new(".")))
 }
 
 fn read(file: &Path) -> Result<Option<MasterKey>, KeyError> {
@@ -188,6 +235,25 @@ mod tests {
         let missing = make_for("runs.db", true, &file, &SystemClock);
         assert!(matches!(missing, Err(KeyError::Missing { .. })));
         assert!(!file.exists());
+    }
+
+    #[test]
+    fn rule_s3_a_key_file_is_replaced_by_the_key_in_force_alone_and_by_one_program_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let old = make_for("runs.db", false, &file, &SystemClock).unwrap();
+        let turn = take_turn(&file).unwrap();
+        assert!(matches!(take_turn(&file), Err(KeyError::Busy(_))));
+        let new = make_next(&file, &SystemClock).unwrap();
+        let other = MasterKey::new([9; 32]).fingerprint();
+        assert!(matches!(put_in_place(&file, &other, &turn), Err(KeyError::Another { .. })));
+        assert_eq!(find(None, &file).unwrap().unwrap().fingerprint(), old.fingerprint());
+        for _ in 0..2 {
+            put_in_place(&file, &new.fingerprint(), &turn).unwrap();
+            assert_eq!(find(None, &file).unwrap().unwrap().fingerprint(), new.fingerprint());
+        }
+        drop(turn);
+        take_turn(&file).unwrap();
     }
 
     #[test]

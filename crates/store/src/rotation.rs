@@ -9,8 +9,7 @@
 //!    already, an earlier attempt ended half-way, and that key is the one to go on with.
 //! 2. [`Upkeep::rotate`].
 //! 3. It puts the new key in the place of the old one, by a rename, and syncs the folder.
-//! 4. [`Upkeep::retire`]: at once if no `serve` runs, else when the next one starts. With it the old key
-//!    is good for nothing. It is refused while a worker may not have been handed the new key yet; then the old
+//! 4. A second later, [`Upkeep::retire`]. With it the old key is good for nothing. It is refused while a worker may not have been handed the new key yet; then the old
 //!    one stays good for as long as that worker's lease can last, and step 4 is repeated after it.
 //!
 //! What the database does:
@@ -31,7 +30,8 @@
 //!
 //! *Who may still need the handover*: a worker that holds a lease renews it, and learns the new key with that.
 //! So when the last lease ends that was held at the switch, every worker has it or has lost its run. Processes
-//! without a lease lose nothing by being left behind.
+//! that work and have nothing in hand look for work all the time, and learn it with that: for them is the second before
+//! step 4. One that was stopped meanwhile says that it must be started again, and is not ready until then.
 //!
 //! *New runs* hang from the key that is current in the transaction that creates them; both last looks catch
 //! what a process without that rule might have stored. *A process that was left behind* with a retired key

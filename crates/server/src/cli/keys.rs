@@ -4,6 +4,7 @@
 //! can be cut anywhere and run again. A change that has begun is finished before another begins.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use countersign_store::{MasterKey, RotateError, Rotated, Rotation};
@@ -17,6 +18,10 @@ use crate::{escape, show};
 use super::db::counted;
 use super::session::{Invocation, Session};
 use super::{Exit, Failure};
+
+/// How long those that work without having anything in hand get to learn the new key. They look for work, and learn with
+/// that, several times as often.
+const LEARNING: Duration = Duration::from_secs(1);
 
 /// What is asked for.
 #[derive(Debug, Args)]
@@ -66,6 +71,10 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     let setup = &session.setup;
     let (file, in_environment) = (setup.config.key_file.clone(), from_environment(&setup.environment));
     let place = setup.config.database.place();
+    let turn = key::take_turn(&file).map_err(|error| match error {
+        key::KeyError::Busy(_) => Failure::ended(format!("{error}; when it has ended, look what it said")),
+        error => SetupError::from(error).into(),
+    })?;
     let current = match key::find(setup.environment.get(KEY_VARIABLE), &file).map_err(SetupError::from)? {
         Some(key) => key,
         None => key::make_for(&place, true, &file, &*setup.clock).map_err(SetupError::from)?,
@@ -90,8 +99,9 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
         return Ok(told.set_the_variable(json));
     }
     if !in_place {
-        key::put_in_place(&file).map_err(SetupError::from)?;
+        key::put_in_place(&file, &told.to, &turn).map_err(SetupError::from)?;
     }
+    setup.clock.sleep(LEARNING).await;
     match setup.store.retire(setup.clock.now()).await {
         Ok(_) => Ok(told.done(json, in_environment)),
         Err(RotateError::InUse { until }) => Ok(told.in_use(json, &show::moment(until))),

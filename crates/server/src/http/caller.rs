@@ -3,6 +3,8 @@
 //! Invariant: the identity comes from the credential and from nothing else. Whoever shows no good token is told the same,
 //! whatever was wrong with it.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,19 +16,22 @@ use super::problem::{Answer, Problem};
 
 /// Whoever a good token stands for, with the rights of the moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Principal);
+pub(crate) struct Caller {
+    principal: Principal,
+    token: Arc<Token>,
+}
 
 impl Caller {
     /// Finds them.
     pub(crate) async fn of(app: &App, request: &Parts) -> Answer<Self> {
         let shown = bearer(request);
-        let found = match &shown {
+        let found = match shown {
             None => return Err(unauthenticated("Bearer realm=\"countersign\"")),
             Some(Err(())) => None,
-            Some(Ok(token)) => holder(app, token).await?,
+            Some(Ok(token)) => Self::with(app, Arc::new(token)).await?,
         };
-        if let Some(principal) = found {
-            return Ok(Self(principal));
+        if let Some(caller) = found {
+            return Ok(caller);
         }
         let peer = request.extensions.get::<Peer>().map(|peer| peer.0);
         if let Some(after) = app.failed_tokens().count(peer, app.clock().now()) {
@@ -40,14 +45,23 @@ impl Caller {
         Err(unauthenticated("Bearer realm=\"countersign\", error=\"invalid_token\""))
     }
 
+    async fn with(app: &App, token: Arc<Token>) -> Answer<Option<Self>> {
+        Ok(holder(app, &token).await?.map(|principal| Self { principal, token }))
+    }
+
+    /// The same with the rights of this moment, for a request that lasts. `None`: the token is good no longer.
+    pub(crate) async fn by_now(&self, app: &App) -> Answer<Option<Self>> {
+        Self::with(app, Arc::clone(&self.token)).await
+    }
+
     /// With which rights.
     pub(crate) fn principal(&self) -> &Principal {
-        &self.0
+        &self.principal
     }
 
     /// Who.
     pub(crate) fn subject(&self) -> &Subject {
-        &self.0.subject
+        &self.principal.subject
     }
 }
 

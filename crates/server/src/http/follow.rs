@@ -2,7 +2,7 @@
 //!
 //! Invariant: there is no second loop. Whoever follows reads the log that the driver writes; that they are told of news at
 //! once rests on a ring, that they are told at all rests on looking (`watch`). Nothing is told to somebody who may not see
-//! the run any more. Not here: what is made of it (`routes::runs_id_events`, `responses::stream`).
+//! the run any more, by their token and rights of the moment. Not here: what is made of it (`routes::runs_id_events`, `responses::stream`).
 
 use std::time::Duration;
 
@@ -60,6 +60,7 @@ impl Following {
             let revision = self.app.store().revision(&self.run).await.ok()?;
             let state = self.app.store().run(&self.run, clock.now()).await.ok()?.row.state;
             if revision.0 > self.next || state != RunState::Active {
+                self.caller = self.caller.by_now(&self.app).await.ok()??;
                 let seen = self.app.seen_if(self.run.as_str(), &self.caller, self.may_see).await.ok()?;
                 let from = usize::try_from(self.next).unwrap_or(usize::MAX).min(seen.log.len());
                 self.next = self.next.max(seen.log.len() as u64);

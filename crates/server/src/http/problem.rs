@@ -161,7 +161,6 @@ impl From<StartError> for Problem {
             ),
             StartError::NoSuchRun(_) => Self::not_found("run"),
             StartError::RunNotEnded(_) => Self::new(StatusCode::CONFLICT, "run_not_ended", error.to_string()),
-            StartError::Erased { at, .. } => Self::erased(*at),
             StartError::NotContinuable { .. } => {
                 Self::new(StatusCode::CONFLICT, "not_continuable", error.to_string())
             }

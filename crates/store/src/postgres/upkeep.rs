@@ -48,7 +48,8 @@ impl Upkeep for PostgresStore {
         // The server's own time: no two are alike, so that something is written.
         const WRITE: &str = "INSERT INTO probe (one, at) VALUES (1, clock_timestamp()) \
              ON CONFLICT (one) DO UPDATE SET at = excluded.at";
-        keys::follow(&self.connections.rows(keys::STANDING, &[]).await?, &self.vault)?;
+        let installation = keys::follow(&self.connections.rows(keys::STANDING, &[]).await?, &self.vault)?;
+        keys::check_current(&installation, &self.vault)?;
         self.connections.change(Durability::Disk, WRITE, &[]).await.map(drop)
     }
 

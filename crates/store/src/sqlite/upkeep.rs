@@ -9,7 +9,7 @@ use rusqlite::OptionalExtension as _;
 
 use super::log::readable;
 use super::rotate::rotation;
-use super::{SqliteStore, fault, schema};
+use super::{SqliteStore, fault, keys, schema};
 use crate::census::{self, Census};
 use crate::finding::Report;
 use crate::hints::Hints;
@@ -50,9 +50,10 @@ impl Upkeep for SqliteStore {
         // As much as an event may need, or there might be room for this and not for that.
         const WRITE: &str = "INSERT INTO probe (one, bytes) VALUES (1, randomblob(16384)) \
              ON CONFLICT (one) DO UPDATE SET bytes = excluded.bytes";
+        let vault = self.vault();
         self.connections
-            .write(Durability::Disk, |tx| {
-                schema::still_readable(tx)?;
+            .write(Durability::Disk, move |tx| {
+                keys::current(tx, &vault)?;
                 tx.execute(WRITE, ()).map(drop).map_err(fault)
             })
             .await

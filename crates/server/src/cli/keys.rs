@@ -71,9 +71,11 @@ pub(crate) async fn run(arguments: Arguments, invocation: Invocation) -> Result<
     let setup = &session.setup;
     let (file, in_environment) = (setup.config.key_file.clone(), from_environment(&setup.environment));
     let place = setup.config.database.place();
-    let turn = key::take_turn(&file).map_err(|error| match error {
-        key::KeyError::Busy(_) => Failure::ended(format!("{error}; when it has ended, look what it said")),
-        error => SetupError::from(error).into(),
+    let turn = key::take_turn(&file).map_err(|error| {
+        if let key::KeyError::Busy(_) = &error {
+            return Failure::ended(format!("{error}; when it has ended, look what it said"));
+        }
+        SetupError::from(error).into()
     })?;
     let current = match key::find(setup.environment.get(KEY_VARIABLE), &file).map_err(SetupError::from)? {
         Some(key) => key,
